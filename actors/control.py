@@ -220,9 +220,9 @@ class Report:
     ``orders``: the number of the last orders of that epoch that were obeyed in this life; -1 where
     there were none. What these orders began and did not end yet is seen in the logs.
     ``room``: how many more logs the node's memory and processes allow; -1 where nobody knows.
-    ``upkeep``: the names of its upkeep actors that run. ``is_restarted``: Ray has started this life
-    in the place of one that died; False for a fresh start. What the disks' page caches hold may
-    stem from the life before.
+    ``upkeep``: the kinds of its upkeep actors that run; ``upkeep_needed``: those that its logs
+    need. ``is_restarted``: Ray has started this life in the place of one that died; False
+    for a fresh start. What the disks' page caches hold may stem from the life before.
     """
 
     node: str
@@ -232,6 +232,7 @@ class Report:
     dirs: tuple[DirReport, ...]
     logs: tuple[LogReport, ...]
     upkeep: tuple[str, ...] = ()
+    upkeep_needed: tuple[str, ...] = ()
     orders: int = -1
     room: int = -1
     is_restarted: bool = False

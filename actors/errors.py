@@ -193,6 +193,19 @@ class TooManyAppends(RaylogError):
 THROTTLED = (TooManyPolls, TooManyAppends)
 
 
+class WorkFailed(RaylogError):
+    """A node could not do what its machine said, for a reason that nobody is prepared for."""
+
+    code, error_name = -1, "UNKNOWN_SERVER_ERROR"
+    fields = ("what", "why")
+    what: str
+    why: str
+    template = (
+        "{what} failed unexpectedly ({why}); the log of the node's LogManager has the traceback: "
+        "please report it. The work is tried again"
+    )
+
+
 class RequestTimedOut(RaylogError):
     """The answer did not arrive in time. It is not known whether the request took effect."""
 
@@ -411,6 +424,20 @@ class SeveralClusters(RaylogError):
         "the first log dirs of the nodes belong to different clusters ({found}); start the broker "
         "with the log dirs of only one of them: set log.dirs, or set RAYLOG_LOG_DIRS where Ray is "
         "started on the other node"
+    )
+
+
+class MetadataInDoubt(RaylogError):
+    """There are several copies of the cluster's metadata, and nobody can say which one counts."""
+
+    code, error_name = 104, "INCONSISTENT_CLUSTER_ID"
+    fields = ("found", "why")
+    found: str
+    why: str
+    template = (
+        "the cluster's metadata is in several log dirs, and {why} ({found}); keep the "
+        "__cluster_metadata-0 of the log dir that was used last, move the others away, and start "
+        "the broker again"
     )
 
 

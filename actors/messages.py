@@ -9,9 +9,7 @@ out of band.
 from struct import Struct
 from typing import Any, NamedTuple, Self
 
-from raylog.storage.config import LogConfig
 from raylog.storage.log_dir import CheckpointedOffsets
-from raylog.storage.names import TopicPartition
 from raylog.storage.readable import Slice
 from raylog.storage.report import Kind, Mended, Progress
 from raylog.storage.state.epochs import EpochEnd
@@ -157,15 +155,6 @@ class Recovering(NamedTuple):
     progress: Progress
 
 
-class Serving(NamedTuple):
-    """Which log a LogActor serves, and where, and what opening it did."""
-
-    topic_id: str
-    folder: str
-    node_id: str
-    report: OpeningReport = OpeningReport()
-
-
 class PartitionStatus(NamedTuple):
     """What ``raylog status`` shows of a partition."""
 
@@ -179,32 +168,6 @@ class PartitionStatus(NamedTuple):
     segments: int
     is_offline: bool
     report: OpeningReport = OpeningReport()
-
-
-class Found(NamedTuple):
-    """A partition that lies on a node's disks."""
-
-    partition: TopicPartition
-    topic_id: str | None
-    directory_id: str
-
-
-class Placed(NamedTuple):
-    """Where a partition is, and what opening its log did."""
-
-    node_id: str
-    directory_id: str
-    folder: str
-    report: OpeningReport = OpeningReport()
-
-
-class Hosted(NamedTuple):
-    """A partition that a node serves, as its LogManager tells it."""
-
-    partition: TopicPartition
-    topic_id: str
-    folder: str
-    config: LogConfig
 
 
 class RemovedSegments(NamedTuple):
@@ -258,59 +221,6 @@ class CompactionStatus(NamedTuple):
     last_round: CompactionRound | None
 
 
-class OfflineDir(NamedTuple):
-    """A log dir that cannot be used."""
-
-    path: str
-    directory_id: str | None  # None where it could not even be read
-    why: str
-    todo: str = ""  # empty where the disk has failed
-
-
-class NodeState(NamedTuple):
-    """What a LogManager answers to the Controller's watch."""
-
-    life: str  # another one after each restart: what the actor was told before is gone
-    offline: tuple[OfflineDir, ...]
-    number: int = 0  # of this answer; it rises within a life
-    # The desired versions that the LogManager has: whose, and up to which of their changes.
-    controller: str = ""
-    revision: int = 0
-
-
-class DesiredVersions(NamedTuple):
-    """What the Controller's watch tells a LogManager: the config versions that topics have now.
-
-    It confirms what the LogManager was told before: see ``actors/node/confirmations.py``. Only what
-    has changed since the LogManager's last answer is listed.
-    """
-
-    version: int  # of this message's layout
-    controller: str  # the Controller's life: another one after each restart
-    life: str  # the LogManager's, whose answer the Controller has; empty: it has none
-    number: int  # of that answer
-    since: int  # the changes behind this revision are listed; 0: everything is
-    revision: int
-    topics: tuple[tuple[str, int], ...]  # (topic id, config version, or REMOVED)
-
-
-# The version of ``DesiredVersions`` that this raylog knows.
-DESIRED_VERSIONS_VERSION = 1
-# In the place of a version: the topic is gone.
-REMOVED = -1
-
-
-class Confirmed(NamedTuple):
-    """The right to remove records: the Controller has confirmed the config that says which.
-
-    ``until_ms``: by the node's ``SteadyClock``.
-    """
-
-    topic_id: str
-    version: int
-    until_ms: int
-
-
 class LogDirStatus(NamedTuple):
     """A log dir of a node."""
 
@@ -347,13 +257,6 @@ class LogDirStatus(NamedTuple):
             to_load=0,
             todo=todo,
         )
-
-
-class Configured(NamedTuple):
-    """A topic's config as its partitions obey it. A higher version is newer."""
-
-    config: LogConfig
-    version: int
 
 
 class ConfigEntry(NamedTuple):

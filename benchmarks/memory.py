@@ -25,7 +25,7 @@ from raylog.storage.files import RealFile, RealFileSystem
 from raylog.storage.loader import create_log
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.encode import encode_records
-from raylog.storage.state.producers import ProducerExpiration
+from tests.harness.bare_logs import bare_spec, settled
 from tests.harness.clusters import local_ray
 from tests.harness.nodes import private_bytes
 
@@ -97,16 +97,14 @@ def _under_pressure(folder: str, batches: int) -> dict[str, Any]:
     """The most private memory of the LogActor meanwhile, beside what it had before."""
     path = f"{folder}/pressed/pressed-0"
     create_log(RealFileSystem(), path, "5eGdu6PVSRS-s9xHKXlyPg")
-    config = LogConfig(flush_messages=1)
-    spec = LogSpec(
+    spec = bare_spec(
         TopicPartition("pressed", 0),
         "5eGdu6PVSRS-s9xHKXlyPg",
         path,
-        config,
-        True,
-        ProducerExpiration(1000),
+        LogConfig(flush_messages=1),
     )
     log = ray.remote(**OPTIONS)(SlowImpl).remote(spec)
+    assert settled(log).state == "serving"
     pid = ray.get(log.status.remote()).pid
     before = most = private_bytes(pid)
     producers = Producers.remote()

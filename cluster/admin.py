@@ -28,7 +28,7 @@ from raylog.cluster.client.offsets import list_offsets
 from raylog.cluster.client.partitions import ask_partitions
 from raylog.cluster.client.ray_connection import RayConnection
 from raylog.cluster.client.repeating import repeated, then
-from raylog.cluster.controller.placement import ClusterDescription, TopicDescription
+from raylog.cluster.controller.describe import ClusterDescription, TopicDescription
 from raylog.cluster.controller.stub import ControllerStub
 from raylog.storage.limits import MAX_INT
 from raylog.storage.names import TopicPartition

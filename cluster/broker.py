@@ -44,21 +44,26 @@ from raylog.actors.runtime.clusters import (
     own_address,
     stay_joined,
 )
-from raylog.actors.runtime.handles import create, kill, running
-from raylog.actors.runtime.names import COMPACTION, CONTROLLER, NAMESPACE, RETENTION
+from raylog.actors.runtime.handles import create, kill
+from raylog.actors.runtime.names import CONTROLLER, NAMESPACE
 from raylog.actors.runtime.stubs import (
     CompactionActorStub,
     LogActorStub,
     RetentionActorStub,
     find_compaction_actor,
     find_log_actor,
+    find_log_manager,
     find_retention_actor,
 )
 from raylog.cluster.client.added_partitions import partitions_added
 from raylog.cluster.config_file import read_config_file
-from raylog.cluster.controller.placement import PartitionDescription, TopicDescription
-from raylog.cluster.controller.state import stop_nodes
+from raylog.cluster.controller.describe import (
+    PartitionDescription,
+    TopicDescription,
+    merged_log_dirs,
+)
 from raylog.cluster.controller.stub import ControllerStub, find_controller
+from raylog.cluster.running import Running, running_parts
 from raylog.storage.errors import InvalidConfig, LogClosed, RaylogError
 from raylog.storage.names import TopicPartition
 
@@ -84,6 +89,8 @@ RETRY_INTERVAL_S = 0.1
 # Of each of two rounds of questions: thousands of partitions take their time, and one that hangs
 # takes all of it.
 STATUS_TIMEOUT_S = 10.0
+# What a LogManager that hangs would tell of its log dirs is waited for so long.
+LOG_DIRS_TIMEOUT_S = 5.0
 
 
 def start(
@@ -93,6 +100,7 @@ def start(
     address: str | None = None,
     namespace: str = NAMESPACE,
     ray_options: Mapping[str, Any] | None = None,
+    new_cluster: bool = False,
 ) -> "Broker":
     """Start a broker and return when it serves.
 
@@ -105,10 +113,13 @@ def start(
     broker keys (docs/CONFIG.md), or a YAML file of them. ``namespace``: one broker a namespace.
 
     On a Ray cluster over disks that hold a raylog cluster already it goes on with that one,
-    whichever node asks.
+    whichever node asks. A new cluster begins only where nothing speaks of an older one.
+    ``new_cluster``: also where log dirs belong to a cluster whose metadata is lost, or a log dir
+    cannot be read. Topics are unknown then; the folders of their partitions are set aside.
 
-    Raises InvalidConfig, InvalidLogDir, LogLocked, LogMissing, InconsistentClusterId,
-    SeveralClusters, BrokerRunning, RayNotFound; nothing is left running then.
+    Raises InvalidConfig, InvalidLogDir, LogLocked, LogMissing, MetadataInDoubt,
+    InconsistentClusterId, SeveralClusters, BrokerRunning, RayNotFound; nothing is left running
+    then.
     """
     settings = (
         read_config_file(config) if isinstance(config, str | os.PathLike) else dict(config or {})
@@ -125,7 +136,7 @@ def start(
     try:
         if find_controller(namespace) is not None:
             raise BrokerRunning(namespace)
-        _start_controller(namespace, parsed)
+        _start_controller(namespace, parsed, new_cluster)
     except BaseException:
         if owns_ray:
             leave_ray()
@@ -133,15 +144,15 @@ def start(
     return Broker(namespace, own_address(), is_starter=True, owns_ray=owns_ray)
 
 
-def _start_controller(namespace: str, config: BrokerConfig) -> None:
+def _start_controller(namespace: str, config: BrokerConfig, new_cluster: bool) -> None:
     # Whoever only connects, as each of Spark's processes does, needs none of it.
     from raylog.cluster.controller.controller_actor import Controller
-    from raylog.cluster.controller.home import controller_node
+    from raylog.cluster.controller.home import find_home
 
-    node = controller_node(config)
+    node, home = find_home(config, new_cluster)
     controller = ControllerStub(create(Controller, CONTROLLER, namespace, node, namespace, config))
     try:
-        controller.start().get(WORK_TIMEOUT_S)
+        controller.start(new_cluster, home).get(WORK_TIMEOUT_S)
     except BrokerRunning:
         raise  # somebody else's, started at the same time
     except BaseException:  # KeyboardInterrupt, too: what is half started is not left to itself
@@ -257,7 +268,7 @@ class Broker:
         ``set``: Kafka's topic keys with new values; ``delete``: keys that get the broker's value
         again. When this returns, all partitions obey it but for those that ``outdated`` of the
         result names: they do when they are back, and nothing is removed from them before. (Such a
-        partition makes the call take up to 22 seconds.) What a segment is made with
+        partition makes the call take up to 30 seconds.) What a segment is made with
         (``segment.index.bytes``, ``segment.jitter.ms``, ``preallocate``) counts from the next one.
         Raises UnknownTopicOrPartition, or InvalidConfig with nothing changed.
         """
@@ -521,15 +532,36 @@ class Broker:
         return self._controller().cluster_id().get()
 
     def nodes(self) -> dict[str, str | None]:
-        """Ray node id -> None where a LogManager runs, else why it does not."""
+        """Ray node id -> None where its LogManager obeys the Controller, else why it does not."""
         return self._controller().nodes().get()
 
     def log_dirs(self) -> list[LogDirStatus]:
         """Every log dir of the nodes that answer.
 
-        What it holds, what there is room for, why it is offline.
+        What it holds, what there is room for, why it is offline. Of a node that does not answer
+        within seconds it is what the Controller knows, without sizes.
         """
-        return self._controller().log_dirs().get()
+        known = self._controller().log_dirs().get()
+        managers = {
+            node: find_log_manager(node, self.namespace)
+            for node in running_parts(self.namespace).log_managers
+        }
+        calls = {node: manager.log_dirs() for node, manager in managers.items() if manager}
+        gathered = gather(calls, LOG_DIRS_TIMEOUT_S)
+        for node, error in gathered.errors.items():
+            logger.warning("the LogManager of node %s does not answer: %s", node, error)
+        told = [log_dir for log_dirs in gathered.answers.values() for log_dir in log_dirs]
+        return merged_log_dirs(told, known)
+
+    def log_dir_online(self, log_dir: str) -> str:
+        """Use a log dir again that was offline: its disk is repaired, or a copy restored.
+
+        Its logs are read back from the disk first, so what a failed fsync has left in the page
+        cache does not count; then its partitions open. Returns at once with its state:
+        ``returning``, or ``online`` where it was not offline. ``log_dir``: a path or directory id,
+        see :meth:`log_dirs`. Raises InvalidRequest where no node, or several, have such a log dir.
+        """
+        return self._controller().log_dir_online(log_dir).get()
 
     def status(self) -> list[PartitionStatus]:
         """What every partition that answers within seconds says of itself, by name."""
@@ -561,22 +593,18 @@ class Broker:
         return [*self._by_partition(calls), *self._by_partition(of_compacted)]
 
     def _compaction_actors(self) -> list[CompactionActorStub]:
-        actors = [
-            find_compaction_actor(node, self.namespace) for node in self._nodes_with(COMPACTION)
-        ]
+        nodes = self._running().compaction
+        actors = [find_compaction_actor(node, self.namespace) for node in nodes]
         return [actor for actor in actors if actor is not None]
 
     def _retention_actors(self) -> list[RetentionActorStub]:
-        actors = [
-            find_retention_actor(node, self.namespace) for node in self._nodes_with(RETENTION)
-        ]
+        nodes = self._running().retention
+        actors = [find_retention_actor(node, self.namespace) for node in nodes]
         return [actor for actor in actors if actor is not None]
 
-    def _nodes_with(self, prefix: str) -> list[str]:
-        """The keys of the nodes that have an actor of this kind."""
+    def _running(self) -> Running:
         self._join()
-        names = running(self.namespace)
-        return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
+        return running_parts(self.namespace)
 
     def _by_partition(self, calls: Mapping[str, Call[list[Status]]]) -> list[Status]:
         """The answers of one kind of actor on all nodes, together.
@@ -622,4 +650,6 @@ class Broker:
                     )
                     break
                 time.sleep(RETRY_INTERVAL_S)
+        from raylog.cluster.controller.stopping import stop_nodes
+
         return stop_nodes(self.namespace)

@@ -40,6 +40,7 @@ from raylog.actors.errors import (
     InvalidRequest,
     LabelShared,
     LogRefused,
+    MetadataInDoubt,
     MoveRunning,
     NoLogDirs,
     NoOffsetForPartition,
@@ -62,6 +63,7 @@ from raylog.actors.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
     UnsupportedVersion,
+    WorkFailed,
 )
 from raylog.storage.errors import (
     AsideRefused,
@@ -171,6 +173,7 @@ __all__ = [
     "LogRefused",
     "LogShorterThanFlushed",
     "LogTruncation",
+    "MetadataInDoubt",
     "MoveRunning",
     "NoLogDirs",
     "NoOffsetForPartition",
@@ -220,6 +223,7 @@ __all__ = [
     "UnsupportedCompressionType",
     "UnsupportedVersion",
     "UnwritableValue",
+    "WorkFailed",
 ]
 
 # Class -> module, for the classes that are imported on first use.

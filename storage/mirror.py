@@ -16,7 +16,7 @@ growing file proves nothing. Whoever rolls the log between two rounds keeps the 
 on its way out or in (``.deleted``, ``.cleaned``, ``.swap``, ``.tmp``) is left out: compaction's
 work begins again, and readers have the original.
 
-Not its job: who may write meanwhile, what the copy is called, when it counts (``actors/mover.py``).
+Not its job: who may write meanwhile, what the copy is called, when it counts (``copier.py``).
 """
 
 import os

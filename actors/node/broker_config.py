@@ -3,10 +3,12 @@
 What a topic obeys, and how a value is parsed, is ``raylog.storage.config``.
 """
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from raylog.actors.errors import NoLogDirs
 from raylog.storage.config import (
     TOPIC_KEYS,
     LogConfig,
@@ -25,6 +27,8 @@ from raylog.storage.limits import MAX_INT, MAX_LONG
 from raylog.storage.state.producers import ProducerExpiration
 
 MAX_DOUBLE = 1.7976931348623157e308
+# The environment variable of a node's Ray that names its own log dirs.
+LOG_DIRS_VARIABLE = "RAYLOG_LOG_DIRS"
 
 # Broker keys that set a topic key's default, by priority, with the factor to the topic key's unit.
 BROKER_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
@@ -253,3 +257,15 @@ def _converted(topic_key: str, broker_key: str, value: Any, factor: int) -> Any:
         raise InvalidConfig(
             broker_key, value, f"as {topic_key} it must be {TOPIC_KEYS[topic_key].valid}"
         ) from None
+
+
+def node_log_dirs(config: BrokerConfig) -> tuple[str, ...]:
+    """The log dirs of the node that this runs on: those of its environment, or ``log.dirs``.
+
+    Raises NoLogDirs, InvalidConfig.
+    """
+    override = os.environ.get(LOG_DIRS_VARIABLE)
+    paths = BrokerConfig.parse({"log.dirs": override}).log_dirs if override else config.log_dirs
+    if not paths:
+        raise NoLogDirs("log.dirs is not set; set log.dirs, or RAYLOG_LOG_DIRS on this node")
+    return paths

@@ -1,74 +1,72 @@
-"""The log dirs of one node: which can be used, and which partitions they hold. Knows no Ray.
+"""The log dirs of one node: which of them are in use, and what was found in them. Knows no Ray.
 
 ::
 
-    configured dir --lock--> online --its disk fails, or it vanishes--> offline until the next start
-                     |                                                     ^
-                     +-------- it cannot be used, but another can ---------+
+    configured --open--> in use --close_dir--> not in use
+                  |        ^                      |
+        cannot be |        +------read_back-------+
+        used      v
+              not in use, as long as another dir can be used
 
-When a dir goes offline, no checkpoint is written to it any more, its lock is given up, and its
-LogActors are orphans: they are to be killed.
+A dir that is not in use is not locked by this node, and nothing is written to it. Whether a dir is
+online, the machine says; here it is only done. What is in a dir: ``online_dir.py``.
 
-The LogManager does what needs actors. What the disks and the clock decide is decided here and in
-``online_dir.py``. **The lock** of the LogManager guards all of it. A method that is called again
-and again must not hold the lock while it waits for a disk, which may hang:
-
-==============================================================  ================================
-method                                                          who takes the lock
-==============================================================  ================================
-``check``, ``dir_of``, ``remove_later``,                        the method, to read the state and
-``write_recovery_points``,
-``write_log_start_offsets``, ``cleaner_offsets``,               to change it, but never while it
-``record_cleaner_offset``, ``settle_losses``                    waits for a disk
-every other                                                     its caller
-==============================================================  ================================
-
-Source: the state of Kafka's ``LogManager``.
+Each method may wait for the disk of the dir that it is about, and holds up no other dir.
 """
 
 import logging
-import os
-from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 
-from raylog.actors.errors import NoLogDirs
-from raylog.actors.events import event, warn
-from raylog.actors.messages import Configured, Found, Hosted, OfflineDir, PartitionOffsets
+from raylog.actors.control import DirReport
+from raylog.actors.events import event
+from raylog.actors.messages import LogDirStatus
+from raylog.actors.node.events import Folder
 from raylog.actors.node.online_dir import OnlineDir
 from raylog.storage.clock import Clock
 from raylog.storage.errors import (
     CorruptCheckpoint,
-    DiskFull,
     DuplicateLogDir,
     InvalidLogDir,
     LogDirOffline,
-    LogMissing,
     OutOfResources,
     RaylogError,
     StorageError,
 )
-from raylog.storage.files import FileSystem
-from raylog.storage.log_dir import CheckpointedOffsets, LogDir
-from raylog.storage.losses import drop_settled
-from raylog.storage.names import TopicPartition
+from raylog.storage.files import FileSystem, Lock
+from raylog.storage.log_dir import LogDir
+from raylog.storage.reading_back import drop_caches
+from raylog.storage.state.properties import read_meta
 
 logger = logging.getLogger(__name__)
-Content = TypeVar("Content")
 
 
-class Opened(NamedTuple):
-    """A partition whose LogActor was started."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Log dirs that were read, and what lies in them.
 
-    topic_id: str
-    directory_id: str
-    # None where the actor was adopted after a restart, until the Controller opens it again
-    configured: Configured | None
+    ``controller_epoch``: the highest that one of them has; -1 for none.
+    """
 
-    def is_same_log(self, other: "Opened") -> bool:
-        """Whether both are the same topic's, in the same dir."""
-        return (self.topic_id, self.directory_id) == (other.topic_id, other.directory_id)
+    dirs: tuple[DirReport, ...]
+    folders: tuple[Folder, ...] = ()
+    controller_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unusable:
+    """A log dir that could not be taken into use. ``directory_id``: None where nobody knows.
+
+    ``advice``: what to do about it; empty where its disk has failed.
+    """
+
+    path: str
+    directory_id: str | None
+    why: str
+    advice: str
 
 
 class NodeDirs:
@@ -78,47 +76,49 @@ class NodeDirs:
         self,
         fs: FileSystem,
         clock: Clock,
+        *,
+        lock_dir: Callable[[str], LogDir],
+        lock_folder: Callable[[str], Lock],
         delete_delay_ms: int,
-        lock: AbstractContextManager[Any] | None = None,
     ) -> None:
-        """``lock``: a reentrant lock; None where there is one thread."""
+        """``lock_dir``, ``lock_folder``: take a lock, and wait a little for it; LogLocked."""
         self._fs, self._clock, self._delete_delay_ms = fs, clock, delete_delay_ms
-        self._lock = lock or nullcontext()
+        self._lock_dir, self._lock_folder = lock_dir, lock_folder
+        self._memory = threading.Lock()
         self._online: dict[str, OnlineDir] = {}
-        self.offline: list[OfflineDir] = []
-        self.opened: dict[TopicPartition, Opened] = {}
-        self._orphans: list[TopicPartition] = []
-        # the topic ids of partitions that went offline with their dir
-        self._lost: dict[TopicPartition, str] = {}
+        self._paths: dict[str, str] = {}  # of every dir that is known by its id
+        self._unusable: dict[str, Unusable] = {}  # by path
 
     # -- start and end -----------------------------------------------------------------------------
 
-    def lock(self, paths: Sequence[str], open_dir: Callable[[str], LogDir]) -> None:
-        """Lock the dirs. One that cannot be used is offline, as long as another can be used.
+    def open(self, paths: Sequence[str]) -> Found:
+        """Take the dirs into use. One that cannot be used is offline, if another can be used.
 
-        Raises DuplicateLogDir, LogLocked, InconsistentClusterId, OutOfResources, or why the first
-        cannot be used where none can; no dir is locked then.
+        Raises DuplicateLogDir, LogLocked, InconsistentClusterId, IdentityMissing, OutOfResources,
+        or why the first cannot be used where none can; no dir is locked then.
         """
+        assert not self._online, "the dirs are opened once"
         problems: dict[str, RaylogError] = {}
+        opened: list[OnlineDir] = []
         try:
             self._check_different(paths)
             for path in paths:
                 try:
-                    self._add_online(open_dir(path))
+                    opened.append(self._open_dir(path, opened))
                 except OutOfResources:
                     raise  # of this process, not of the dir
                 except (InvalidLogDir, CorruptCheckpoint, StorageError) as error:
                     problems[path] = error
-            if not self._online:
+            if not opened:
                 raise problems[paths[0]]
         except RaylogError:
-            for dir in self._online.values():
-                dir.log_dir.close(clean=dir.log_dir.was_clean)
-            self._online.clear()
+            for dir in opened:
+                dir.let_go()
             raise
+        self._take_into_use(opened)
         for path, problem in problems.items():
-            todo = "" if isinstance(problem, StorageError) else problem.advice
-            self._add_offline(OfflineDir(path, None, problem.problem, todo))
+            self._note_unusable(path, problem)
+        return self._found(opened, is_read_back=False)
 
     def _check_different(self, paths: Sequence[str]) -> None:
         path_by_real_path: dict[str, str] = {}
@@ -128,378 +128,225 @@ class NodeDirs:
                 raise DuplicateLogDir(path, path_by_real_path[real_path], "are the same folder")
             path_by_real_path[real_path] = path
 
-    def _add_online(self, log_dir: LogDir) -> None:
-        """Look through a dir that has just been locked."""
+    def _open_dir(self, path: str, others: Sequence[OnlineDir]) -> OnlineDir:
+        """Lock a dir, and look through it. After an error it is unlocked, as it was."""
+        log_dir = self._lock_dir(path)
         try:
-            twin = self._online.get(log_dir.directory_id)
-            if twin is not None:
-                raise DuplicateLogDir(log_dir.path, twin.log_dir.path, "have the same directory.id")
-            dir = OnlineDir(self._fs, self._clock, log_dir, self._delete_delay_ms)
+            for other in others:
+                if other.directory_id == log_dir.directory_id:
+                    raise DuplicateLogDir(log_dir.path, other.path, "have the same directory.id")
+            return self._look_through(log_dir)
         except RaylogError:
-            log_dir.close(clean=log_dir.was_clean)
+            let_go(log_dir)
             raise
-        self._online[log_dir.directory_id] = dir
 
-    def adopt(self) -> None:
-        """After a restart of the LogManager: LogActors that have lived on serve what lies here."""
-        for found in self.partitions_on_disk():
-            if found.topic_id is not None:
-                opened = Opened(found.topic_id, found.directory_id, configured=None)
-                self.opened[found.partition] = opened
-
-    def unlock(self, closed: Set[TopicPartition]) -> bool:
-        """Write the checkpoints and the clean-shutdown markers, and unlock the dirs.
-
-        ``closed``: the logs that were closed in order. Returns whether all were, and no dir has
-        failed.
-        """
-        were_clean = [dir.unlock(closed) for dir in self._online.values()]
-        self._online.clear()
-        self.opened.clear()
-        return all(were_clean) and not any(dir.directory_id for dir in self.offline)
-
-    # -- dirs --------------------------------------------------------------------------------------
-
-    @property
-    def paths(self) -> dict[str, str]:
-        """Directory id -> path, of the dirs that are online."""
-        return {directory_id: dir.log_dir.path for directory_id, dir in self._online.items()}
-
-    def dirs(self) -> list[OnlineDir]:
-        """The dirs that are online."""
-        with self._lock:
-            return list(self._online.values())
-
-    def online(self, directory_id: str) -> OnlineDir:
-        """A dir by its id. Raises LogDirOffline, or InvalidLogDir if it is not this node's."""
-        for dir in self.offline:
-            if dir.directory_id == directory_id:
-                raise LogDirOffline(dir.path, dir.why)
-        if directory_id not in self._online:
-            raise InvalidLogDir(
-                directory_id, f"this node has no such log dir; its log dirs are {self.paths}"
-            )
-        return self._online[directory_id]
-
-    def check(self) -> None:
-        """Take the dirs offline that have vanished."""
-        self._each(OnlineDir.check)
-
-    def fail(self, directory_id: str, why: str) -> None:
-        """Take a dir offline whose disk has failed. Its LogActors are orphans from now on."""
-        dir = self._online.pop(directory_id, None)
-        if dir is None:
-            return
-        self._add_offline(OfflineDir(dir.log_dir.path, directory_id, why))
-        lost = [
-            partition
-            for partition, opened in self.opened.items()
-            if opened.directory_id == directory_id
-        ]
-        for partition in lost:
-            self._lost[partition] = self.opened.pop(partition).topic_id
-        self._orphans += lost
-        dir.log_dir.close(clean=False)
-
-    def _add_offline(self, dir: OfflineDir) -> None:
-        event(logger, "log-dir-offline", level=logging.ERROR, log_dir=dir.path, why=dir.why)
-        self.offline.append(dir)
-
-    def take_orphans(self) -> list[TopicPartition]:
-        """The partitions whose LogActors are to be killed; each is returned once."""
-        orphans, self._orphans = self._orphans, []
-        return orphans
-
-    @property
-    def offline_count(self) -> int:
-        """How many partitions went offline with their dir.
-
-        Those that were deleted or opened elsewhere since are not counted.
-        """
-        return len(self._lost)
-
-    @contextmanager
-    def using(self, dir: OnlineDir) -> Iterator[None]:
-        """Take the dir offline, and raise LogDirOffline, if its disk fails in this context."""
-        try:
-            yield
-        except StorageError as error:
-            failure = dir.log_dir.disk_failure(error)
-            if failure is None:
-                raise
-            with self._lock:
-                self.fail(dir.directory_id, failure.problem)
-            raise LogDirOffline(dir.log_dir.path, failure.problem) from error
-
-    def _each(self, work: Callable[[OnlineDir], None]) -> None:
-        """Do ``work`` in every dir that is online; if one fails, the others go on."""
-        for dir in self.dirs():
-            try:
-                with self.using(dir):
-                    work(dir)
-            except LogDirOffline:
-                pass  # it has been logged
-            except StorageError as error:
-                warn(logger, "log-dir-work-failed", log_dir=dir.log_dir.path, why=error)
-
-    # -- partitions --------------------------------------------------------------------------------
-
-    def partitions_on_disk(self) -> list[Found]:
-        """The partitions whose folders are in the dirs that are online."""
-        partitions: list[Found] = []
-
-        def list_dir(dir: OnlineDir) -> None:
-            for partition in dir.log_dir.partitions():
-                partitions.append(Found(partition, dir.topic_id(partition), dir.directory_id))
-
-        self._each(list_dir)
-        return partitions
-
-    def create(self, partition: TopicPartition, topic_id: str) -> OnlineDir:
-        """Make a new partition's folder, in the dir with the fewest partitions.
-
-        Raises NoLogDirs, DiskFull, or InvalidLogDir where a folder of its name is there already.
-        Nothing is left of the folder then.
-        """
-        while counts := self._partition_counts():
-            dir = min(counts, key=counts.__getitem__)
-            with suppress(LogDirOffline), self.using(dir):  # if it fails, another dir is tried
-                dir.create(partition, topic_id)
-                return dir
-        problems = [f"{dir.path}: {dir.why}" for dir in self.offline]
-        raise NoLogDirs("; ".join(problems) or "this node has no usable log dir")
-
-    def _partition_counts(self) -> dict[OnlineDir, int]:
-        """How many partitions each online dir has, in the order in which the dirs were given."""
-        counts: dict[OnlineDir, int] = {}
-
-        def count(dir: OnlineDir) -> None:
-            counts[dir] = dir.count
-
-        self._each(count)
-        return counts
-
-    def dir_of(self, partition: TopicPartition, directory_id: str | None = None) -> OnlineDir:
-        """The dir that has a partition's folder. Raises LogMissing, LogDirOffline.
-
-        ``directory_id``: the dir that must have it; None: any.
-        """
-        with self._lock:
-            candidates = self.dirs() if directory_id is None else [self.online(directory_id)]
-        for dir in candidates:
-            if dir.has(partition):
-                return dir
-        where = candidates[0].folder(partition) if candidates else str(partition)
-        raise LogMissing(where, "the partition's folder is in none of this node's log dirs")
-
-    def delete(self, partition: TopicPartition, topic_id: str) -> None:
-        """Rename the topic's folder of this partition, in every dir; it is removed later.
-
-        In a dir that is offline it stays, and is set aside as stray once the dir is back.
-        """
-        for dir in list(self._online.values()):
-            with suppress(LogDirOffline), self.using(dir):
-                if dir.has(partition) and dir.topic_id(partition) == topic_id:
-                    dir.delete(partition)
-        if partition in self.opened and self.opened[partition].topic_id == topic_id:
-            del self.opened[partition]
-        if self._lost.get(partition) == topic_id:
-            del self._lost[partition]
-
-    def open(
-        self, partition: TopicPartition, topic_id: str, directory_id: str, requested: Configured
-    ) -> tuple[Configured, bool]:
-        """Note that a partition's LogActor is started now.
-
-        Returns the config that it is to obey, and whether an orderly stop left the log.
-        """
-        is_clean = self.online(directory_id).open(partition)
-        self._lost.pop(partition, None)
-        before = self.opened.get(partition)
-        opened = Opened(topic_id, directory_id, requested)
-        if before is None or not before.is_same_log(opened):
-            self.opened[partition] = opened
-        newest = self.configure(partition, topic_id, requested)
-        return newest or requested, is_clean
-
-    def configure(
-        self, partition: TopicPartition, topic_id: str, requested: Configured
-    ) -> Configured | None:
-        """Give a partition the requested config, unless it has a newer one.
-
-        Returns what it obeys from now on; None if it is not served.
-        """
-        opened = self.opened.get(partition)
-        if opened is None or opened.topic_id != topic_id:
-            return None
-        newest = opened.configured
-        if newest is None or requested.version >= newest.version:
-            newest = requested
-        self.opened[partition] = opened._replace(configured=newest)
-        return newest
-
-    def has(self, partition: TopicPartition, topic_id: str | None) -> bool:
-        """Whether the topic's folder of this partition is in a dir."""
-        return any(
-            dir.has(partition) and dir.topic_id(partition) == topic_id
-            for dir in self._online.values()
+    def _look_through(self, log_dir: LogDir) -> OnlineDir:
+        return OnlineDir(
+            self._fs,
+            self._clock,
+            log_dir,
+            delete_delay_ms=self._delete_delay_ms,
+            lock_folder=self._lock_folder,
         )
 
-    def set_aside(
-        self, partition: TopicPartition, topic_id: str | None, directory_id: str | None
-    ) -> str:
-        """Rename the folder of a partition that no topic has any more, and keep it.
+    def _take_into_use(self, dirs: Sequence[OnlineDir]) -> None:
+        with self._memory:
+            for dir in dirs:
+                self._online[dir.directory_id] = dir
+                self._paths[dir.directory_id] = dir.path
+                self._unusable.pop(dir.path, None)
 
-        Returns its new path. Raises LogMissing if it is gone, or another topic's by now.
-        """
-        dir = self.dir_of(partition, directory_id)
-        with self.using(dir):
-            if dir.topic_id(partition) != topic_id:
-                raise LogMissing(dir.folder(partition), "the folder now belongs to another topic")
-            path = dir.set_aside(partition)
-        opened = self.opened.get(partition)
-        if opened is not None and opened.directory_id == dir.directory_id:
-            del self.opened[partition]  # a log of that name elsewhere is not this node's to close
+    def _note_unusable(self, path: str, problem: RaylogError) -> None:
+        directory_id = self._read_directory_id(path)
+        unusable = Unusable(
+            path=path,
+            directory_id=directory_id,
+            why=problem.problem,
+            advice="" if isinstance(problem, StorageError) else problem.advice,
+        )
+        with self._memory:
+            self._unusable[path] = unusable
+            if directory_id is not None:
+                self._paths[directory_id] = path
+        event(logger, "log-dir-offline", level=logging.ERROR, log_dir=path, why=unusable.why)
+
+    def _read_directory_id(self, path: str) -> str | None:
+        """The id of a dir that cannot be used, if that much can be read."""
+        with suppress(RaylogError):
+            meta = read_meta(self._fs, path)
+            if meta is not None and meta.directory_id not in self._paths:
+                return meta.directory_id
+        return None
+
+    def _found(self, dirs: Sequence[OnlineDir], *, is_read_back: bool) -> Found:
+        """These dirs; at the start also those that cannot be used."""
+        online = [dir.report(is_read_back=is_read_back) for dir in dirs]
+        offline = [
+            DirReport(
+                directory_id=unusable.directory_id,
+                path=unusable.path,
+                state="offline",
+                why=unusable.why,
+            )
+            for unusable in self._unusable.values()
+            if not is_read_back
+        ]
+        return Found(
+            dirs=(*online, *offline),
+            folders=tuple(folder for dir in dirs for folder in dir.folders()),
+            controller_epoch=max((dir.controller_epoch for dir in dirs), default=-1),
+        )
+
+    def let_go(self) -> None:
+        """Unlock the dirs as they were found: a start ends before anything was done."""
+        for dir in self.take_all():
+            dir.let_go()
+
+    def take_all(self) -> list[OnlineDir]:
+        """The dirs in use; from now on none is. Who takes them closes them."""
+        with self._memory:
+            dirs = list(self._online.values())
+            self._online.clear()
+        return dirs
+
+    # -- which dirs --------------------------------------------------------------------------------
+
+    def dirs(self) -> list[OnlineDir]:
+        """The dirs in use."""
+        with self._memory:
+            return list(self._online.values())
+
+    def get(self, directory_id: str) -> OnlineDir | None:
+        """A dir in use, by its id."""
+        with self._memory:
+            return self._online.get(directory_id)
+
+    def online(self, directory_id: str) -> OnlineDir:
+        """A dir in use. Raises LogDirOffline, or InvalidLogDir where this node has no such dir."""
+        dir = self.get(directory_id)
+        if dir is None:
+            raise LogDirOffline(self.path(directory_id), "it is not in use now")
+        return dir
+
+    def path(self, directory_id: str) -> str:
+        """Where a dir is, or was. Raises InvalidLogDir."""
+        with self._memory:
+            path = self._paths.get(directory_id)
+            known = dict(self._paths)
+        if path is None:
+            why = f"this node has no such log dir; its log dirs are {known}"
+            raise InvalidLogDir(directory_id, why)
         return path
 
-    def hosted(self) -> list[Hosted]:
-        """The partitions that are served now and whose config is known."""
-        return [
-            Hosted(
-                partition=partition,
-                topic_id=opened.topic_id,
-                folder=self._online[opened.directory_id].folder(partition),
-                config=opened.configured.config,
-            )
-            for partition, opened in self.opened.items()
-            if opened.configured is not None
-        ]
+    def is_whole(self) -> bool:
+        """Whether each dir that is known by its id is in use."""
+        with self._memory:
+            return self._paths.keys() == self._online.keys()
 
-    def due_deletions(self) -> list[str]:
-        """The folders that are to be removed now; each is returned once."""
-        return [folder for dir in self._online.values() for folder in dir.due_deletions()]
+    def unusable(self) -> list[Unusable]:
+        """The dirs that could not be taken into use."""
+        with self._memory:
+            return list(self._unusable.values())
 
-    def remove_later(self, folder: str) -> None:
-        """A folder that was due could not be removed now: it is due again."""
-        with self._lock:
-            for dir in self._online.values():
-                if os.path.dirname(folder) == dir.log_dir.path:
-                    dir.drop_copy(folder)
+    def disk_failure(self, error: StorageError) -> StorageError | None:
+        """Why the dir must go offline in which this error was met; None if its disk is fine.
 
-    # -- checkpoints -------------------------------------------------------------------------------
-
-    def record_offsets(
-        self, partition: TopicPartition, asked: Opened, offsets: CheckpointedOffsets
-    ) -> None:
-        """Keep a LogActor's offsets for the next checkpoint.
-
-        ``asked``: the partition when its LogActor was asked. If it was made anew since, the offsets
-        are the old one's, and are dropped.
+        A file that is gone says nothing, unless its whole dir is gone with it.
         """
-        opened = self.opened.get(partition)
-        if opened is not None and opened.is_same_log(asked):
-            self._online[opened.directory_id].offsets[partition] = offsets
+        for dir in self.dirs():
+            if f"{error.path}/".startswith(f"{dir.path}/"):
+                return dir.disk_failure(error)
+        return error if error.is_disk_failure else None
 
-    def write_recovery_points(self) -> None:
-        """Replace the checkpoint files of recovery points and high watermarks."""
+    # -- out of use, and back ----------------------------------------------------------------------
 
-        def write(dir: OnlineDir) -> None:
-            self._write_unlocked(dir, lambda: dict(dir.offsets), dir.write_recovery_points)
+    def close_dir(self, directory_id: str) -> None:
+        """Write nothing more to a dir, and unlock it; fine if it is not in use.
 
-        self._each(write)
-
-    def settle_losses(self, partition: TopicPartition, offsets: PartitionOffsets) -> None:
-        """Write the recovery point of a log that was opened in spite of an accepted loss, at once.
-
-        Then the acceptance is forgotten: the same records, produced again and lost again, are
-        another loss. ``offsets``: of the log now. A crash in between leaves the acceptance to the
-        next opening. Raises LogDirOffline.
+        Returns when nobody writes to its files any more: who waits for the disk holds it up.
         """
-        with self._lock:
-            opened = self.opened.get(partition)
-            if opened is None:
-                return
-            self.record_offsets(partition, opened, offsets.checkpointed())
-            dir = self._online[opened.directory_id]
+        with self._memory:
+            dir = self._online.pop(directory_id, None)
+        if dir is not None:
+            dir.close()
+
+    def read_back(self, directory_id: str) -> Found:
+        """Take a dir into use again, with its logs as they are on the disk itself.
+
+        What a failed fsync left in the page cache is dropped. Raises why it cannot be used; then it
+        is not in use.
+        """
+        path = self.path(directory_id)
+        self.close_dir(directory_id)
+        log_dir = self._lock_dir(path)
         try:
-            with self.using(dir):
-                self._write_unlocked(dir, lambda: dict(dir.offsets), dir.write_recovery_points)
-                drop_settled(self._fs, dir.folder(partition), offsets.log_end_offset)
-        except (CorruptCheckpoint, DiskFull, OutOfResources) as error:  # the next opening does it
-            warn(logger, "loss-not-settled", partition=partition, why=error)
+            if log_dir.directory_id != directory_id:
+                raise InvalidLogDir(
+                    path,
+                    f"another log dir, {log_dir.directory_id}, is now at this path; mount the disk "
+                    f"of {directory_id} here",
+                )
+            for partition in log_dir.partitions():
+                drop_caches(self._fs, log_dir.folder(partition))
+            dir = self._look_through(log_dir)
+        except RaylogError:
+            let_go(log_dir)
+            raise
+        self._take_into_use([dir])
+        return self._found([dir], is_read_back=True)
 
-    def write_log_start_offsets(self) -> None:
-        """Replace the checkpoint file of log start offsets."""
+    # -- reports -----------------------------------------------------------------------------------
 
-        def write(dir: OnlineDir) -> None:
-            self._write_unlocked(dir, lambda: dict(dir.offsets), dir.write_log_start_offsets)
+    def status(self, directory_id: str, node_id: str) -> LogDirStatus:
+        """What a dir holds. It looks at every file."""
+        dir = self.get(directory_id)
+        if dir is not None:
+            return dir.status(node_id)
+        path = self.path(directory_id)
+        for unusable in self.unusable():
+            if unusable.path == path:
+                why, advice = unusable.why, unusable.advice
+                return LogDirStatus.offline(node_id, path, directory_id, why, advice)
+        return LogDirStatus.offline(node_id, path, directory_id, "it is not in use now")
 
-        self._each(write)
 
-    def _write_unlocked(
-        self,
-        dir: OnlineDir,
-        read: Callable[[], Content | None],
-        write: Callable[[Content], None],
-    ) -> None:
-        """Read the content of a file with the lock held, and write it without the lock.
+def let_go(log_dir: LogDir) -> None:
+    """Unlock a dir as it was found."""
+    try:
+        log_dir.close(clean=log_dir.was_clean)
+    except StorageError:
+        log_dir.close(clean=False)
 
-        Nothing is written if the content is None, or the dir is no longer online. A thread that
-        holds the lock and wants to write a file of the dir waits until this has ended. So a
-        partition that is deleted meanwhile is out of the checkpoints for good, even if the content
-        that was read has it.
-        """
-        while True:
-            with self._lock:
-                content = read() if self._online.get(dir.directory_id) is dir else None
-                if content is None:
-                    return
-                if dir.writing.acquire(blocking=False):
-                    break
-            with dir.writing:
-                pass  # another thread has written; the content may have changed
+
+def in_time(work: Mapping[str, Callable[[], None]], timeout_s: float) -> dict[str, str]:
+    """Do the work of each dir in a thread of its own; returns why, for those that could not.
+
+    One that has not ended in time counts as one that could not; its thread goes on.
+    """
+    problems: dict[str, str] = {}
+    ended: set[str] = set()
+    memory = threading.Lock()
+
+    def do(key: str, job: Callable[[], None]) -> None:
+        problem = None
         try:
-            write(content)
-        finally:
-            dir.writing.release()
+            job()
+        except RaylogError as error:
+            problem = error.problem
+        with memory:
+            ended.add(key)
+            if problem is not None:
+                problems[key] = problem
 
-    def cleaner_offsets(self) -> dict[TopicPartition, int]:
-        """Where the compaction of each partition that is served goes on."""
-        with self._lock:
-            directory_ids = {
-                partition: opened.directory_id for partition, opened in self.opened.items()
-            }
-        offsets: dict[TopicPartition, int] = {}
-
-        def read(dir: OnlineDir) -> None:
-            for partition, offset in dir.cleaner_offsets().items():
-                if directory_ids.get(partition) == dir.directory_id:
-                    offsets[partition] = offset
-
-        self._each(read)
-        return offsets
-
-    def record_cleaner_offset(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
-        """Write down where a partition's compaction goes on.
-
-        Nothing is written if the partition is another topic's by now.
-        """
-        with self._lock:
-            directory_id = self._directory_id(partition, topic_id)
-            if directory_id is None:
-                return
-            dir = self.online(directory_id)
-
-        def still_wanted() -> int | None:
-            return offset if self._directory_id(partition, topic_id) == directory_id else None
-
-        write = partial(dir.log_dir.write_cleaner_offset, partition)
-        with self.using(dir):
-            self._write_unlocked(dir, still_wanted, write)
-
-    def _directory_id(self, partition: TopicPartition, topic_id: str) -> str | None:
-        """The dir from which this topic's partition is served; None if it is not."""
-        opened = self.opened.get(partition)
-        if opened is None or opened.topic_id != topic_id:
-            return None
-        return opened.directory_id
+    threads = [
+        threading.Thread(target=do, args=item, name=f"dir-{item[0]}", daemon=True)
+        for item in work.items()
+    ]
+    for thread in threads:
+        thread.start()
+    deadline_s = time.monotonic() + timeout_s
+    for thread in threads:
+        thread.join(max(0.0, deadline_s - time.monotonic()))
+    with memory:
+        late = dict.fromkeys(work.keys() - ended, f"it did not answer within {timeout_s:g} s")
+        return {**problems, **late}

@@ -222,11 +222,12 @@ class RunUpkeep:
     """Have a round done for these logs, and no others.
 
     ``confirmed``: the config version that the Controller has confirmed. A log that obeys another
-    by then is left out.
+    by then is left out. ``others``: the logs of this kind that are left alone for now.
     """
 
     kind: UpkeepKind
     confirmed: Mapping[LogId, int]
+    others: frozenset[LogId] = frozenset()
 
 
 # Each of these ends with a Finished.

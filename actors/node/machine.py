@@ -285,6 +285,7 @@ class NodeMachine:
             orders=self._gate.number,
             dirs=self._places.reports(),
             upkeep=self._upkeep.running,
+            upkeep_needed=self._upkeep.needed,
             room=self._room,
             is_restarted=self._is_restarted,
         )
@@ -295,8 +296,12 @@ class NodeMachine:
 
     def _keep_up(self, now_ms: int) -> None:
         """Start the upkeep that is needed and missing; have the rounds done that are due."""
-        needed = {kind for log in self._book.logs.values() if (kind := self._kind_of(log))}
-        for start in self._upkeep.starts(needed):
+        logs: dict[UpkeepKind, set[LogId]] = {}
+        for log in self._book.logs.values():
+            kind = self._kind_of(log)
+            if kind is not None:
+                logs.setdefault(kind, set()).add(log.id)
+        for start in self._upkeep.starts(logs.keys()):
             self._out.say(start)
         if not self._upkeep.is_due(now_ms):
             return
@@ -305,7 +310,7 @@ class NodeMachine:
             kind = self._kind_of(self._book.logs[id])
             if kind is not None:
                 confirmed.setdefault(kind, {})[id] = right.config_version
-        for round in self._upkeep.rounds(confirmed, now_ms):
+        for round in self._upkeep.rounds(logs, confirmed, now_ms):
             self._out.say(round)
 
     def _kind_of(self, log: NodeLog) -> UpkeepKind | None:

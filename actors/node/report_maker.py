@@ -54,6 +54,7 @@ class ReportMaker:
         orders: int,
         dirs: tuple[DirReport, ...],
         upkeep: tuple[UpkeepKind, ...],
+        upkeep_needed: tuple[UpkeepKind, ...],
         room: int,
         is_restarted: bool,
     ) -> Report:
@@ -68,6 +69,7 @@ class ReportMaker:
             dirs=dirs,
             logs=tuple(log for logs in self._logs.values() for log in logs),
             upkeep=upkeep,
+            upkeep_needed=upkeep_needed,
             orders=orders,
             room=room,
             is_restarted=is_restarted,

@@ -24,7 +24,9 @@ class UpkeepSchedule:
         }
         self._due_ms: dict[UpkeepKind, int] = {}
         self._asked: set[UpkeepKind] = set()
+        self._named: dict[UpkeepKind, Set[LogId]] = {}  # by the last round
         self.running: tuple[UpkeepKind, ...] = ()
+        self.needed: tuple[UpkeepKind, ...] = ()
 
     def started(self, running: tuple[UpkeepKind, ...], now_ms: int) -> None:
         """A life of the node begins: its first rounds come an interval later."""
@@ -46,10 +48,9 @@ class UpkeepSchedule:
 
     def starts(self, needed: Set[UpkeepKind]) -> list[StartUpkeep]:
         """Start what is needed and does not run."""
+        self.needed = tuple(kind for kind in UPKEEP_KINDS if kind in needed)
         missing = [
-            kind
-            for kind in UPKEEP_KINDS
-            if kind in needed and kind not in self.running and kind not in self._asked
+            kind for kind in self.needed if kind not in self.running and kind not in self._asked
         ]
         self._asked.update(missing)
         return [StartUpkeep(kind=kind) for kind in missing]
@@ -58,13 +59,26 @@ class UpkeepSchedule:
         return any(self._due_ms.get(kind, now_ms + 1) <= now_ms for kind in self.running)
 
     def rounds(
-        self, confirmed: Mapping[UpkeepKind, Mapping[LogId, int]], now_ms: int
+        self,
+        logs: Mapping[UpkeepKind, Set[LogId]],
+        confirmed: Mapping[UpkeepKind, Mapping[LogId, int]],
+        now_ms: int,
     ) -> list[RunUpkeep]:
-        """The rounds that are due. One without any confirmed log stays due."""
+        """The rounds that are due. ``logs``: all that need each kind.
+
+        One without any confirmed log stays due; it is said only where a log is gone, so
+        that nobody is told of it any more.
+        """
         rounds: list[RunUpkeep] = []
         for kind in self.running:
-            logs = confirmed.get(kind)
-            if logs and self._due_ms[kind] <= now_ms:
+            if self._due_ms[kind] > now_ms:
+                continue
+            all_logs, of_kind = logs.get(kind, frozenset()), confirmed.get(kind, {})
+            if of_kind:
                 self._due_ms[kind] = now_ms + self._interval_ms[kind]
-                rounds.append(RunUpkeep(kind=kind, confirmed=logs))
+            elif self._named.get(kind, frozenset()) <= all_logs:
+                continue
+            self._named[kind] = all_logs
+            others = frozenset(all_logs - of_kind.keys())
+            rounds.append(RunUpkeep(kind=kind, confirmed=of_kind, others=others))
         return rounds

@@ -5,6 +5,13 @@
     produce   32 threads   appends of 16 MB in all, and one append of any size   else TooManyAppends
     poll      72 threads   64 parked fetches                                     else TooManyPolls
 
+Whatever may wait long has threads of its own, so that it keeps nothing else waiting::
+
+    says       2 threads   what the actor serves: answered from memory, even while the disk hangs
+    admin      2 threads   look-ups, which may read
+    control    4 threads   what changes the log, and may wait for an fsync
+    upkeep     4 threads   retention, compaction's swap
+
 There are more threads for polls than places, so that a refusal waits in no queue. Calls beyond the
 threads wait in Ray: up to about 100 KB inside of the actor's process, larger arguments in the
 object store, which spills to disk. So an actor's own memory is bounded by the two limits and by 100
@@ -28,6 +35,10 @@ PARKED_FETCHES = 64
 APPENDS_AT_ONCE = 32
 FETCHES_AT_ONCE = 8
 REFUSALS_AT_ONCE = 8  # of polls
+SAYS_AT_ONCE = 2
+LOOKUPS_AT_ONCE = 2
+CONTROLS_AT_ONCE = 4
+UPKEEP_AT_ONCE = 4
 
 
 class InFlight:

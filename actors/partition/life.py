@@ -24,10 +24,11 @@ offline   its disk has failed. It tells the LogManager, again and again until th
 ended     the log is closed, or could not be opened, or the process ends
 ========  ==========================================================================================
 
-A first start brings a config that is fresh: its LogManager has just been told it. What keeps its
-log from being opened is raised by the actor's constructor, since the LogManager learns it that way.
-So is what a restart meets while its constructor runs. After that there is nobody to raise it to:
-the actor ends for good, and the LogManager makes another, whose constructor raises it.
+A first start brings a config that is fresh: its LogManager has just been told it.
+
+A log that could not be opened is refused: the actor keeps the reason for ``KEPT_MS``, so that its
+LogManager can read it, and ends for good then. One that Ray has put on the wrong node is misplaced:
+it ends for good at once, since it must not touch what lies there.
 
 An event that the table of transitions does not have for a state is ignored: it is an answer that
 comes too late.
@@ -36,19 +37,21 @@ comes too late.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from raylog.actors.messages import Configured
+from raylog.actors.node_messages import LifeState, LogOrder
 from raylog.storage.errors import RaylogError, StorageError
 
-State = Literal["new", "learning", "opening", "serving", "offline", "ended"]
+State = LifeState
 
-# The constructor asks once, and waits so long: callers wait with it. Later nobody waits.
-FIRST_ASK_TIMEOUT_MS = 1000
+# Nobody waits for the answer: the actor may learn its order from its LogManager meanwhile.
 ASK_TIMEOUT_MS = 5000
 # Between two questions for the config: twice as long each time.
 FIRST_DELAY_MS = 1000
 LONGEST_DELAY_MS = 8000
+# An actor that could not open its log keeps the reason for so long. Its LogManager looks often
+# while it waits for a log to open; one that looks later makes the actor anew.
+KEPT_MS = 30_000
 
 
 # -- events ----------------------------------------------------------------------------------------
@@ -56,29 +59,24 @@ LONGEST_DELAY_MS = 8000
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The constructor of a first start runs."""
+    """A first start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The constructor of a restart by Ray runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Constructed:
-    """The constructor is about to return."""
+    """A restart by Ray."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The LogManager has said what config the log obeys now."""
+    """The LogManager has said what the log shall obey now."""
 
-    configured: Configured
+    order: LogOrder
 
 
 @dataclass(frozen=True, slots=True)
 class NotLearned:
-    """The LogManager was silent, or does not know the config yet."""
+    """The LogManager was silent, or does not know the log's order yet."""
 
     why: str
 
@@ -91,6 +89,13 @@ class Opened:
 @dataclass(frozen=True, slots=True)
 class Refused:
     """The log could not be opened."""
+
+    error: RaylogError
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """The actor is on a node that is not its own."""
 
     error: RaylogError
 
@@ -135,11 +140,11 @@ class Tick:
 Event = (
     Created
     | Restarted
-    | Constructed
     | Learned
     | NotLearned
     | Opened
     | Refused
+    | Misplaced
     | DiskFailed
     | Stuck
     | Heard
@@ -155,16 +160,19 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class AskConfig:
-    """Ask the LogManager for the config; answer with Learned or NotLearned."""
+    """Ask the LogManager for the log's order; answer with Learned, NotLearned or Misplaced."""
 
     timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class OpenLog:
-    """Open the log; answer with Opened or Refused. None: with the config of the first start."""
+    """Open the log beside all else; answer with Opened, Refused or Misplaced.
 
-    configured: Configured | None
+    ``order``: the one to obey; None: the one of the first start.
+    """
+
+    order: LogOrder | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +184,6 @@ class Report:
 
     error: StorageError
     is_loud: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Raise:
-    """Raise this out of the constructor: the actor is dead then."""
-
-    error: RaylogError
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +213,7 @@ class Note:
     fields: Mapping[str, Any]
 
 
-Instruction = AskConfig | OpenLog | Report | Raise | EndForGood | EndProcess | LookAfter | Note
+Instruction = AskConfig | OpenLog | Report | EndForGood | EndProcess | LookAfter | Note
 
 
 # -- the machine -----------------------------------------------------------------------------------
@@ -224,8 +225,10 @@ TRANSITIONS: Final[Mapping[tuple[State, type[Event]], State]] = MappingProxyType
         ("learning", Learned): "opening",
         ("learning", NotLearned): "learning",
         ("learning", Tick): "learning",
+        ("learning", Misplaced): "ended",
         ("opening", Opened): "serving",
         ("opening", Refused): "ended",
+        ("opening", Misplaced): "ended",
         ("serving", Tick): "serving",
         ("serving", DiskFailed): "offline",
         ("serving", Stuck): "ended",
@@ -233,6 +236,8 @@ TRANSITIONS: Final[Mapping[tuple[State, type[Event]], State]] = MappingProxyType
         ("offline", Heard): "offline",
         ("offline", NotHeard): "offline",
         ("offline", Tick): "offline",
+        ("ended", Heard): "ended",
+        ("ended", NotHeard): "ended",
         ("ended", Tick): "ended",
         ("new", Distrusted): "ended",
         ("learning", Distrusted): "ended",
@@ -248,7 +253,6 @@ class Life:
 
     def __init__(self) -> None:
         self.state: State = "new"
-        self._is_constructing = True
         self._delay_ms = FIRST_DELAY_MS
         self._ask_at_ms: int | None = None  # None while a question is under way
         self._why_not_learned = ""
@@ -256,12 +260,10 @@ class Life:
         self._is_heard = False
         self._is_silent = False  # a report has failed, so that the next ones are not logged
         self._refusal: RaylogError | None = None
+        self._end_at_ms: int | None = None  # for good
 
     def handle(self, event: Event, now_ms: int) -> list[Instruction]:
         """What to do about an event, in this order."""
-        if isinstance(event, Constructed):
-            self._is_constructing = False
-            return []
         before = self.state
         after = TRANSITIONS.get((before, type(event)))
         if after is None:
@@ -271,13 +273,16 @@ class Life:
             case Created():
                 return [OpenLog(None)]
             case Restarted():
-                return [AskConfig(FIRST_ASK_TIMEOUT_MS)]
+                return [AskConfig(ASK_TIMEOUT_MS)]
             case Learned():
-                return [OpenLog(event.configured)]
+                return [OpenLog(event.order)]
             case NotLearned():
                 return self._ask_later(event.why, now_ms)
             case Refused():
-                return self._refused(event.error)
+                return self._refused(event.error, now_ms)
+            case Misplaced():
+                self._refusal, self._end_at_ms = event.error, now_ms
+                return [Note("log-refused", {"why": event.error}), EndForGood(event.error)]
             case DiskFailed():
                 return self._disk_failed(event.error)
             case Heard() | NotHeard():
@@ -297,13 +302,13 @@ class Life:
         is_news, self._why_not_learned = why != self._why_not_learned, why
         return [Note("config-unknown", {"why": why})] if is_news else []
 
-    def _refused(self, error: RaylogError) -> list[Instruction]:
+    def _refused(self, error: RaylogError, now_ms: int) -> list[Instruction]:
         self._refusal = error
-        instructions: list[Instruction] = []
+        self._end_at_ms = now_ms + KEPT_MS
+        note = Note("log-refused", {"why": error})
         if isinstance(error, StorageError) and error.is_disk_failure:
-            instructions.append(Report(error, is_loud=True))
-        end = Raise(error) if self._is_constructing else EndForGood(error)
-        return [*instructions, end]
+            return [note, *self._disk_failed(error)]
+        return [note]
 
     def _disk_failed(self, error: StorageError) -> list[Instruction]:
         self._failure = error
@@ -319,13 +324,28 @@ class Life:
             case "serving":
                 return [LookAfter()]
             case "offline":
-                assert self._failure is not None, "offline is what follows a disk's failure"
-                if self._is_heard:
-                    return [LookAfter()]
-                return [Report(self._failure, is_loud=not self._is_silent)]
+                return self._report_again() or [LookAfter()]
             case _:
-                # Ray's head may not have heard that this actor is to end.
-                return [] if self._refusal is None else [EndForGood(self._refusal)]
+                return self._tick_of_the_ended(now_ms)
+
+    def _tick_of_the_ended(self, now_ms: int) -> list[Instruction]:
+        if self._refusal is None:
+            return []
+        assert self._end_at_ms is not None, "what is refused has an end"
+        if now_ms >= self._end_at_ms:
+            # Again at each tick: Ray's head may not have heard it.
+            return [EndForGood(self._refusal)]
+        return self._report_again()
+
+    def _report_again(self) -> list[Instruction]:
+        if self._failure is None or self._is_heard:
+            return []
+        return [Report(self._failure, is_loud=not self._is_silent)]
+
+    @property
+    def problem(self) -> RaylogError | None:
+        """Why the log could not be opened, or why it is offline."""
+        return self._refusal or self._failure
 
     @property
     def why_not_serving(self) -> str:
@@ -341,5 +361,6 @@ class Life:
     def validate(self) -> None:
         """Assert what the machine promises to itself."""
         assert (self.state == "offline") <= (self._failure is not None)
+        assert (self._refusal is None) == (self._end_at_ms is None)
         assert (self._refusal is not None) <= (self.state == "ended")
         assert self._ask_at_ms is None or self._why_not_learned

@@ -64,7 +64,8 @@ def _open_log(
     spec: LogSpec, teller: ProgressTeller, *, is_restart: bool
 ) -> tuple[Partition, OpeningReport]:
     fs, clock = RealFileSystem(), SystemClock()
-    log_dir, began_s = os.path.dirname(spec.folder), time.monotonic()
+    began_s = time.monotonic()
+    checkpointed = checkpointed_offsets(spec, is_restart=is_restart)
     log = open_log(
         fs,
         clock,
@@ -73,8 +74,8 @@ def _open_log(
         spec.config,
         topic_id=spec.topic_id,
         is_clean=spec.is_clean and not is_restart,
-        recovery_point=_offset_in_checkpoint(log_dir, RECOVERY_POINTS, spec.partition),
-        log_start_offset=_offset_in_checkpoint(log_dir, LOG_START_OFFSETS, spec.partition),
+        recovery_point=checkpointed.recovery_point,
+        log_start_offset=checkpointed.log_start_offset,
         progress=teller,
     )
     log_mended(spec.partition, log.mended)
@@ -93,6 +94,28 @@ def _open_log(
         seconds=time.monotonic() - began_s,
     )
     return partition, report_of(log.mended, asides_in(fs, spec.folder))
+
+
+class Checkpointed(NamedTuple):
+    """What opening a log goes by."""
+
+    recovery_point: int
+    log_start_offset: int
+
+
+def checkpointed_offsets(spec: LogSpec, *, is_restart: bool) -> Checkpointed:
+    """The offsets that the checkpoints have for the log.
+
+    Its LogManager has read them for a first start. After a restart the spec's are old: an old
+    recovery point only costs time, and an old log start offset would bring deleted records back. So
+    the log dir's files are read, and the higher log start offset counts.
+    """
+    if not is_restart:
+        return Checkpointed(spec.recovery_point, spec.log_start_offset)
+    log_dir = os.path.dirname(spec.folder)
+    recovery_point = _offset_in_checkpoint(log_dir, RECOVERY_POINTS, spec.partition)
+    log_start_offset = _offset_in_checkpoint(log_dir, LOG_START_OFFSETS, spec.partition)
+    return Checkpointed(recovery_point, max(log_start_offset, spec.log_start_offset))
 
 
 def _offset_in_checkpoint(log_dir: str, name: str, partition: TopicPartition) -> int:

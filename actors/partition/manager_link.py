@@ -1,14 +1,15 @@
 """What a LogActor asks its LogManager, and what it tells it.
 
-Whatever Ray answers, the LogActor goes on: only ``ask_config`` and ``confirmed`` raise, by raylog's
+Whatever Ray answers, the LogActor goes on: only ``order`` and ``confirmed`` raise, by raylog's
 names.
 """
 
 import logging
 
+from raylog.actors.control import Confirmed
 from raylog.actors.errors import ConfigUnconfirmed, NotLeader
 from raylog.actors.events import warn
-from raylog.actors.messages import Configured, Confirmed
+from raylog.actors.node_messages import LogOrder
 from raylog.actors.partition.spec import LogSpec
 from raylog.actors.runtime.names import log_manager_name
 from raylog.actors.runtime.stubs import LogManagerStub, find_log_manager
@@ -30,17 +31,16 @@ class ManagerLink:
     def _manager(self) -> LogManagerStub | None:
         return find_log_manager(self._spec.node, self._spec.namespace) if self._spec.node else None
 
-    def ask_config(self, timeout_s: float) -> Configured:
-        """The config that the log obeys now. Raises RequestTimedOut, or NotLeader."""
+    def order(self, timeout_s: float) -> LogOrder:
+        """What the log shall obey now. Raises RequestTimedOut, or NotLeader."""
         name = log_manager_name(self._spec.node)
         manager = self._manager()
         if manager is None:
             raise NotLeader(name, "it is not running")
-        asked = manager.config_of(self._spec.partition, self._spec.topic_id)
-        configured = asked.get(timeout_s)
-        if configured is None:
+        order = manager.order_of(self._spec.log).get(timeout_s)
+        if order is None:
             raise NotLeader(name, f"it has not been told yet to open {self._spec.partition}")
-        return configured
+        return order
 
     def confirmed(self) -> Confirmed | None:
         """The config version that the Controller has confirmed. Raises ConfigUnconfirmed."""
@@ -57,14 +57,13 @@ class ManagerLink:
     def report(self, error: StorageError, *, is_loud: bool = True) -> bool:
         """Tell the LogManager that a disk has failed; returns whether it has heard.
 
-        It takes the whole dir offline then.
+        It takes the whole dir offline then. ``is_loud``: a failure to tell it is logged.
         """
         try:
             manager = self._manager()
             if manager is None:
                 return False
-            report = manager.failed(self._spec.partition, self._spec.topic_id, error)
-            report.get(MANAGER_TIMEOUT_S)
+            manager.failed(self._spec.log, error).get(MANAGER_TIMEOUT_S)
         except Exception as failure:  # whatever Ray raises: the failure is reported again
             if is_loud:
                 warn(logger, "failure-not-reported", partition=self._spec.partition, why=failure)

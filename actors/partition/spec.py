@@ -1,23 +1,43 @@
 """What a LogActor is started with. Knows no Ray."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
+from raylog.actors.control import LogId
 from raylog.storage.config import LogConfig
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.producers import ProducerExpiration
 
 
-class LogSpec(NamedTuple):
-    """What a LogActor is told about the log it opens."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSpec:
+    """What a LogActor is told about the log that it opens.
 
-    partition: TopicPartition
-    topic_id: str
+    Ray starts it again with the spec of its first start. Then ``is_clean``, ``recovery_point``,
+    ``log_start_offset`` and the config may be old: see ``log_opening.py`` and ``life.py``.
+
+    ``is_clean``: the broker before stopped in order. ``recovery_point``, ``log_start_offset``: as
+    the checkpoints of the log dir have them; 0 where they are unknown. ``controller_epoch``: of the
+    orders by which the log is served. ``node``: the key of its node, whose LogManager it reports
+    to, and asks for orders after a restart; empty where there is no LogManager.
+    """
+
+    log: LogId
+    directory_id: str
     folder: str
     config: LogConfig
-    is_clean: bool  # the broker before stopped in order; believed once, not after a restart
     producer_expiration: ProducerExpiration
     config_version: int = 0
+    controller_epoch: int = -1
+    is_clean: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
     namespace: str = ""
-    # The key of its node, whose LogManager it reports to, and asks for the config after a restart;
-    # empty where there is no LogManager.
     node: str = ""
+
+    @property
+    def partition(self) -> TopicPartition:
+        return self.log.partition
+
+    @property
+    def topic_id(self) -> str:
+        return self.log.topic_id

@@ -3,8 +3,8 @@
 A :class:`Call` is a method call that is under way, with the type of its answer, and with what it is
 for. The stubs (``stubs.py``) make them, so that nothing else needs ``.remote``::
 
-    call = log_manager.open_partition(...)      Call[Placed]
-    call.get()                                  Placed, or the error that the actor raised
+    call = log_actor.says()                     Call[LogSays]
+    call.get()                                  LogSays, or the error that the actor raised
     gather({key: call, ...}, timeout_s)         the answers, and the errors, of all of them
 """
 

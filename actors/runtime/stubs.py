@@ -1,43 +1,40 @@
 """A node's actors as their callers see them: one method a call, typed, and found by name.
 
 A stub holds Ray's handle and makes a ``Call`` (``calls.py``) of each method. What the method does
-is said in the actor's class. The Controller's stub is ``cluster/controller/stub.py``.
+is said in the actor's class. The Controller's stub for clients is ``cluster/controller/stub.py``.
 
-========================  =====================================
+========================  ==========================================================
 stub                      the actor's class
-========================  =====================================
+========================  ==========================================================
 LogActorStub              ``actors/partition/log_actor.py``
 LogManagerStub            ``actors/node/log_manager.py``
 CompactionActorStub       ``actors/upkeep/compaction_actor.py``
 RetentionActorStub        ``actors/upkeep/retention_actor.py``
-========================  =====================================
+ReportsStub               ``cluster/controller/controller_actor.py``, for LogManagers
+========================  ==========================================================
 """
 
 from collections.abc import Sequence
 from typing import Any
 
+from raylog.actors.control import Confirmed, LogId, Orders, Report
 from raylog.actors.messages import (
     AppendResult,
     CompactionStatus,
-    Configured,
-    Confirmed,
-    DesiredVersions,
     FetchResult,
-    Found,
-    Hosted,
     LogDirStatus,
-    NodeState,
     PartitionOffsets,
     PartitionStatus,
-    Placed,
     Recovering,
     RemovedSegments,
     RetentionStatus,
-    Serving,
 )
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node_messages import LogOrder, LogSays, UpkeepOrder
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import (
+    CONTROLLER,
     compaction_actor_name,
     log_actor_name,
     log_manager_name,
@@ -45,7 +42,6 @@ from raylog.actors.runtime.names import (
 )
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
-from raylog.storage.config import LogConfig
 from raylog.storage.errors import StorageError
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.names import TopicPartition
@@ -81,13 +77,11 @@ class LogActorStub:
     def list_offset(self, request: bytes) -> Call[bytes]:
         return Call(self.handle.list_offset.remote(request), self._name)
 
-    def serving(self, purpose: str) -> Call[Serving | None]:
-        """``purpose``: what the caller is about to do, as errors say it."""
-        return Call(self.handle.serving.remote(), f"{purpose} {self._name}")
+    def says(self) -> Call[LogSays]:
+        return Call(self.handle.says.remote(), self._name)
 
-    def learn(self, configured: Configured) -> Call[Serving | None]:
-        call = self.handle.learn.remote(configured.config, configured.version)
-        return Call(call, f"opening {self._name}")
+    def learn(self, order: LogOrder) -> Call[LogSays]:
+        return Call(self.handle.learn.remote(order), f"opening {self._name}")
 
     def offsets(self) -> Call[PartitionOffsets]:
         return Call(self.handle.offsets.remote(), self._name)
@@ -98,9 +92,8 @@ class LogActorStub:
     def status(self) -> Call[PartitionStatus]:
         return Call(self.handle.status.remote(), self._name)
 
-    def reconfigure(self, configured: Configured) -> Call[int]:
-        call = self.handle.reconfigure.remote(configured.config, configured.version)
-        return Call(call, f"configuring {self._name}")
+    def reconfigure(self, order: LogOrder) -> Call[LogSays]:
+        return Call(self.handle.reconfigure.remote(order), f"configuring {self._name}")
 
     def flush(self) -> Call[None]:
         return Call(self.handle.flush.remote(), self._name)
@@ -140,65 +133,25 @@ class LogManagerStub:
         self.handle = handle
         self.name = log_manager_name(node)
 
-    def start(self) -> Call[dict[str, str]]:
-        return Call(self.handle.start.remote(), self.name)
+    def start(self, config: BrokerConfig) -> Call[bool]:
+        return Call(self.handle.start.remote(config), self.name)
 
-    def state(self, desired: DesiredVersions) -> Call[NodeState]:
-        return Call(self.handle.state.remote(desired), self.name)
+    def obey(self, orders: Orders) -> Call[None]:
+        return Call(self.handle.obey.remote(orders), self.name)
 
-    def found(self) -> Call[list[Found]]:
-        return Call(self.handle.found.remote(), f"looking through the log dirs of {self.name}")
-
-    def log_dirs(self) -> Call[list[LogDirStatus]]:
-        return Call(self.handle.log_dirs.remote(), f"the log dirs of {self.name}")
-
-    def hosted(self) -> Call[list[Hosted]]:
-        return Call(self.handle.hosted.remote(), self.name)
-
-    def create_partition(self, partition: TopicPartition, topic_id: str) -> Call[Placed]:
-        call = self.handle.create_partition.remote(partition, topic_id)
-        return Call(call, f"creating {partition}")
-
-    def open_partition(
-        self, partition: TopicPartition, topic_id: str, configured: Configured, directory_id: str
-    ) -> Call[Placed]:
-        call = self.handle.open_partition.remote(
-            partition, topic_id, configured.config, configured.version, directory_id
-        )
-        return Call(call, f"opening {partition}")
-
-    def move_partition(
-        self, partition: TopicPartition, topic_id: str, directory_id: str
-    ) -> Call[Placed]:
-        call = self.handle.move_partition.remote(partition, topic_id, directory_id)
-        return Call(call, f"moving {partition}")
-
-    def reconfigure(
-        self, partition: TopicPartition, topic_id: str, config: LogConfig, version: int
-    ) -> Call[int]:
-        call = self.handle.reconfigure.remote(partition, topic_id, config, version)
-        return Call(call, f"configuring {partition}")
-
-    def config_of(self, partition: TopicPartition, topic_id: str) -> Call[Configured | None]:
-        return Call(self.handle.config_of.remote(partition, topic_id), self.name)
+    def order_of(self, log: LogId) -> Call[LogOrder | None]:
+        return Call(self.handle.order_of.remote(log), self.name)
 
     def confirmed(
         self, partitions: Sequence[TopicPartition]
     ) -> Call[dict[TopicPartition, Confirmed]]:
         return Call(self.handle.confirmed.remote(partitions), self.name)
 
-    def delete_partition(self, partition: TopicPartition, topic_id: str) -> Call[None]:
-        call = self.handle.delete_partition.remote(partition, topic_id)
-        return Call(call, f"removing {partition}")
+    def failed(self, log: LogId, error: StorageError) -> Call[None]:
+        return Call(self.handle.failed.remote(log, error), self.name)
 
-    def set_aside(
-        self, partition: TopicPartition, topic_id: str | None, directory_id: str
-    ) -> Call[str]:
-        call = self.handle.set_aside.remote(partition, topic_id, directory_id)
-        return Call(call, f"setting {partition} aside")
-
-    def failed(self, partition: TopicPartition, topic_id: str, error: StorageError) -> Call[None]:
-        return Call(self.handle.failed.remote(partition, topic_id, error), self.name)
+    def log_dirs(self) -> Call[list[LogDirStatus]]:
+        return Call(self.handle.log_dirs.remote(), f"the log dirs of {self.name}")
 
     def recovering(self, partition: TopicPartition, progress: Progress | None) -> Call[None]:
         return Call(self.handle.recovering.remote(partition, progress), self.name)
@@ -209,15 +162,25 @@ class LogManagerStub:
     def cleaner_offsets(self) -> Call[dict[TopicPartition, int]]:
         return Call(self.handle.cleaner_offsets.remote(), self.name)
 
-    def record_cleaner_offset(
-        self, partition: TopicPartition, topic_id: str, offset: int
-    ) -> Call[None]:
-        return Call(
-            self.handle.record_cleaner_offset.remote(partition, topic_id, offset), self.name
-        )
+    def record_cleaner_offset(self, log: LogId, offset: int) -> Call[None]:
+        return Call(self.handle.record_cleaner_offset.remote(log, offset), self.name)
 
     def shutdown(self) -> Call[bool]:
         return Call(self.handle.shutdown.remote(), f"stopping {self.name}")
+
+
+class ReportsStub:
+    """The Controller, as LogManagers see it."""
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+
+    def report(self, report: Report) -> Call[None]:
+        return Call(self.handle.report.remote(report), f"a report to the {CONTROLLER}")
+
+    def refused(self, node: str, controller_epoch: int) -> Call[None]:
+        call = self.handle.refused.remote(node, controller_epoch)
+        return Call(call, f"a refusal to the {CONTROLLER}")
 
 
 class CompactionActorStub:
@@ -226,6 +189,9 @@ class CompactionActorStub:
     def __init__(self, handle: Any, name: str) -> None:
         self.handle = handle
         self.name = name
+
+    def round(self, order: UpkeepOrder) -> Call[None]:
+        return Call(self.handle.round.remote(order), self.name)
 
     def status(self) -> Call[list[CompactionStatus]]:
         return Call(self.handle.status.remote(), self.name)
@@ -244,6 +210,9 @@ class RetentionActorStub:
         self.handle = handle
         self.name = name
 
+    def round(self, order: UpkeepOrder) -> Call[None]:
+        return Call(self.handle.round.remote(order), self.name)
+
     def status(self) -> Call[list[RetentionStatus]]:
         return Call(self.handle.status.remote(), self.name)
 
@@ -258,6 +227,12 @@ def find_log_manager(node: str, namespace: str) -> LogManagerStub | None:
     """A node's LogManager, or None if there is none. Raises as ``find`` does."""
     handle = find(log_manager_name(node), namespace)
     return None if handle is None else LogManagerStub(handle, node)
+
+
+def find_reports(namespace: str) -> ReportsStub | None:
+    """The Controller, or None if there is none. Raises as ``find`` does."""
+    handle = find(CONTROLLER, namespace)
+    return None if handle is None else ReportsStub(handle)
 
 
 def find_compaction_actor(node: str, namespace: str) -> CompactionActorStub | None:

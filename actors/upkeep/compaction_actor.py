@@ -2,30 +2,30 @@
 
 It is a shell over :class:`~raylog.actors.upkeep.compactor.Compactor`.
 
-One a node, named, detached, pinned; its LogManager starts it with the first compacted partition. It
-may be killed at any moment: Ray starts it again, and it begins where the checkpoints say.
+One a node, named, detached, pinned; its LogManager starts it with the first compacted partition,
+and orders each of its rounds. It may be killed at any moment: Ray starts it again, and it begins
+where the checkpoints say.
 """
 
-import logging
 import threading
-import time
 
 import ray
 
-from raylog.actors.events import set_up_logs, warn
+from raylog.actors.events import set_up_logs
 from raylog.actors.messages import CompactionStatus, RetentionStatus
 from raylog.actors.metrics import Exporter, export_for_ever
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node_messages import UpkeepOrder
 from raylog.actors.partition.locking import lock_patiently
 from raylog.actors.runtime.nodes import own_name, own_node
 from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.actors.upkeep.compactor import Compactor
 from raylog.actors.upkeep.node_logs import NodeLogs
+from raylog.actors.upkeep.orders import OrderGate
+from raylog.actors.upkeep.workers import Workers
 from raylog.storage.clock import SystemClock
 from raylog.storage.files import Lock, ReadOnlyFileSystem, RealFileSystem
 from raylog.storage.names import TopicPartition
-
-logger = logging.getLogger(__name__)
 
 
 class CompactionActorImpl:
@@ -35,25 +35,25 @@ class CompactionActorImpl:
         set_up_logs(own_name())
         own = own_node()
         node, fs = NodeLogs(namespace, own.key), RealFileSystem()
-        self._backoff_s = config.log_cleaner_backoff_ms / 1000
         self._compactor = Compactor(
             node, own.node_id, config, SystemClock(), fs, ReadOnlyFileSystem(), _lock
         )
-        for number in range(config.log_cleaner_threads):
-            threading.Thread(target=self._work, name=f"cleaner-{number}", daemon=True).start()
+        self._lock = threading.Lock()
+        self._gate = OrderGate(own.key)
+        self._workers = Workers(self._compactor.turn, "compaction")
+        self._workers.start(config.log_cleaner_threads)
         exported = (Exporter(ray_metric, node=own.node_id), self._compactor.numbers)
         threading.Thread(target=export_for_ever, args=exported, name="metrics", daemon=True).start()
 
-    def _work(self) -> None:
-        while True:
-            try:
-                was_cleaned = self._compactor.turn()
-            except Exception:
-                # A LogManager that is away, or an error of Ray's own: the next turn tries again.
-                warn(logger, "compaction-failed", trace=True)
-                was_cleaned = False
-            if not was_cleaned:
-                time.sleep(self._backoff_s)
+    def round(self, order: UpkeepOrder) -> None:
+        """Begin a round, or go on with these logs where one runs; returns at once.
+
+        Raises UnsupportedVersion, and NotLeader where it is for another node.
+        """
+        with self._lock:
+            if self._gate.accept(order):
+                self._compactor.order(order)
+                self._workers.wake()
 
     def status(self) -> list[CompactionStatus]:
         """Every compacted log of the node."""

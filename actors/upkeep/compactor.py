@@ -2,20 +2,23 @@
 
 ::
 
-    hosted logs -> facts of the free ones -> the filthiest due, at most one -> round -> checkpoint
-                -> retention of all compacted logs without a round
-                -> nothing was compacted: wait log.cleaner.backoff.ms
+    an order's logs -> facts of the free ones -> the filthiest due, at most one -> compaction
+                    -> checkpoint -> retention of all compacted logs that are not compacted now
+                    -> nothing was compacted: this thread waits for the next order
 
-Each of ``log.cleaner.threads`` calls :meth:`Compactor.turn` again and again; together they keep to
+Its LogManager orders rounds (:meth:`Compactor.order`). An order that comes while the one before is
+worked at replaces its logs. Each of ``log.cleaner.threads`` calls :meth:`Compactor.turn` again and
+again, until nothing is left to compact; together they keep to
 ``log.cleaner.io.max.bytes.per.second``. Compacted logs get their retention only here, after rounds,
 as in Kafka: with ``log.cleaner.enable=false`` they get none.
 
 **Who checks what.** Nothing depends on this process being the only one, alive, or right about what
-is hosted. The log's own process refuses a swap whose sources or round are not the current ones. The
-LogManager refuses a checkpoint of another topic. But two compactions of one log would write to the
-same ``.cleaned`` files, so each round holds a lock on its log dir (``flock`` on the folder itself),
-which ends with its process. A topic that was deleted and made again has the same folders, so rounds
-go by the partition's name. What is known of a log is forgotten when another topic has it.
+is served. The log's own process refuses a swap whose sources or round are not the current ones. The
+LogManager refuses a checkpoint of another topic, and is asked for the right to each removal. But
+two compactions of one log would write to the same ``.cleaned`` files, so each holds a lock on its
+log dir (``flock`` on the folder itself), which ends with its process. A topic that was deleted and
+made again has the same folders, so what runs goes by the partition's name. What is known of a log
+is forgotten when another topic has its name, or no order has named it for ten minutes.
 
 Source: ``LogCleaner.CleanerThread`` of Kafka.
 """
@@ -29,15 +32,17 @@ from functools import partial
 from os.path import dirname
 from typing import Protocol
 
+from raylog.actors.control import LogId
 from raylog.actors.events import event, warn
 from raylog.actors.messages import (
     CompactionRound,
     CompactionStatus,
-    Hosted,
     RemovedSegments,
     RetentionStatus,
 )
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node_messages import UpkeepLog, UpkeepOrder
+from raylog.actors.upkeep.orders import RememberedLogs
 from raylog.actors.upkeep.retention import RetentionTally
 from raylog.storage.cleaner.cleanable import LogFacts, cleanable
 from raylog.storage.cleaner.cleaner import Buffers, Cleaned, clean
@@ -60,11 +65,8 @@ class Node(Protocol):
     A method that asks many logs returns an error in the place of an answer.
     """
 
-    def hosted(self) -> list[Hosted]: ...
     def cleaner_offsets(self) -> Mapping[TopicPartition, int]: ...
-    def record_cleaner_offset(
-        self, partition: TopicPartition, topic_id: str, offset: int
-    ) -> None: ...
+    def record_cleaner_offset(self, log: LogId, offset: int) -> None: ...
     def facts(
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, LogFacts | Exception]: ...
@@ -106,8 +108,8 @@ class Compactor:
         self._lock = threading.Lock()  # of all below
         self._schedule = CompactionSchedule[TopicPartition]()
         self._retention = RetentionTally(node_id)
-        # of the logs that were hosted at the last turn
-        self._topic_ids: dict[TopicPartition, str] = {}
+        self._remembered = RememberedLogs()
+        self._ordered: dict[TopicPartition, UpkeepLog] = {}  # what may be touched now
         self._done_bytes: dict[TopicPartition, int] = {}  # of the rounds that run
         self._totals = dict.fromkeys(_TOTALS, 0.0)
         # held over its sleep: all threads together keep the rate
@@ -115,66 +117,65 @@ class Compactor:
         self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, now, sleep)
         self._dir_locks = SharedLocks(lock)
 
-    # -- one turn of a thread ----------------------------------------------------------------------
+    # -- a round -----------------------------------------------------------------------------------
+
+    def order(self, order: UpkeepOrder) -> None:
+        """From now on these logs are compacted, and no others."""
+        logs = [ordered for ordered in order.logs if ordered.config.is_compacted]
+        with self._lock:
+            same = self._remembered.update(logs, order.others)
+            self._schedule.keep(same)
+            self._retention.keep(same)
+            self._ordered = {ordered.log.partition: ordered for ordered in logs}
 
     def turn(self) -> bool:
-        """At most one round, then retention; returns whether a log was compacted."""
-        hosted = {log.partition: log for log in self._node.hosted() if log.config.is_compacted}
-        topic_ids = {partition: log.topic_id for partition, log in hosted.items()}
+        """At most one log's compaction, then retention; returns whether a log was compacted."""
         with self._lock:
-            # The logs that the same topic has as before: what is known of the others is forgotten.
-            unchanged = {
-                partition
-                for partition, topic_id in topic_ids.items()
-                if self._topic_ids.get(partition) == topic_id
-            }
-            self._schedule.keep(unchanged)
-            self._retention.keep(unchanged)
-            self._topic_ids = topic_ids
-        chosen = self._choose(hosted)
-        was_cleaned = chosen is not None and self._round(hosted[chosen])
-        self._delete_old_segments(hosted)
+            ordered = self._ordered
+        chosen = self._choose(ordered)
+        was_cleaned = chosen is not None and self._compact(ordered[chosen])
+        self._delete_old_segments(ordered)
         return was_cleaned
 
-    def _choose(self, hosted: Mapping[TopicPartition, Hosted]) -> TopicPartition | None:
+    def _choose(self, ordered: Mapping[TopicPartition, UpkeepLog]) -> TopicPartition | None:
         with self._lock:
-            free = self._schedule.states.free(hosted)
+            free = self._schedule.states.free(ordered)
         if not free:
             return None
         answers, offsets = self._node.facts(free), self._node.cleaner_offsets()
         candidates = {}
         for partition, answer in answers.items():
             if isinstance(answer, Exception):
-                self._handle_failure(hosted[partition], answer)
+                self._handle_failure(ordered[partition], answer)
                 continue
-            log = hosted[partition]
-            candidate = Candidate(answer, offsets.get(partition), log.config)
+            candidate = Candidate(answer, offsets.get(partition), ordered[partition].config)
             candidates[partition] = candidate
             if candidate.corrected_checkpoint is not None:
-                self._record_checkpoint(log, candidate.corrected_checkpoint)
+                self._record_checkpoint(ordered[partition], candidate.corrected_checkpoint)
         with self._lock:
             return self._schedule.begin(candidates, self._clock.now_ms())
 
-    def _round(self, log: Hosted) -> bool:
+    def _compact(self, ordered: UpkeepLog) -> bool:
         """Make the round that has begun over a log; returns whether its end was checkpointed."""
+        partition = ordered.log.partition
         try:
-            with self._dir_locks.held(dirname(log.folder)):
-                cleaned = self._clean(log.partition)
+            with self._dir_locks.held(dirname(ordered.folder)):
+                cleaned = self._clean(partition)
         except Exception as error:
             with self._lock:
-                self._schedule.broken_off(log.partition, error, self._clock.now_ms())
-            self._handle_failure(log, error)
+                self._schedule.broken_off(partition, error, self._clock.now_ms())
+            self._handle_failure(ordered, error)
             return False
         finally:
-            self._done_bytes.pop(log.partition, None)
+            self._done_bytes.pop(partition, None)
         now_ms = self._clock.now_ms()
         round_fields = _round_of(now_ms, cleaned)._asdict()
-        event(logger, "log-compacted", partition=log.partition, **round_fields)
+        event(logger, "log-compacted", partition=partition, **round_fields)
         with self._lock:
-            may_checkpoint = self._schedule.ended(log.partition, cleaned, now_ms)
+            may_checkpoint = self._schedule.ended(partition, cleaned, now_ms)
             self._count(cleaned)
         if may_checkpoint:
-            self._record_checkpoint(log, cleaned.end_offset)
+            self._record_checkpoint(ordered, cleaned.end_offset)
         return may_checkpoint
 
     def _count(self, cleaned: Cleaned) -> None:
@@ -188,15 +189,15 @@ class Compactor:
         for name in _TOTALS:
             self._totals[name] += grown[name]
 
-    def _record_checkpoint(self, log: Hosted, offset: int) -> None:
+    def _record_checkpoint(self, ordered: UpkeepLog, offset: int) -> None:
         """Write down where a log's compaction goes on.
 
         A full disk is no more than a problem to show: retention comes next, and may make room.
         """
         try:
-            self._node.record_cleaner_offset(log.partition, log.topic_id, offset)
+            self._node.record_cleaner_offset(ordered.log, offset)
         except RaylogError as error:
-            self._handle_failure(log, error)
+            self._handle_failure(ordered, error)
 
     def _clean(self, partition: TopicPartition) -> Cleaned:
         view = self._node.view(partition)
@@ -220,21 +221,23 @@ class Compactor:
         with self._throttle_lock:
             self._throttle(size_bytes)
 
-    def _delete_old_segments(self, hosted: Mapping[TopicPartition, Hosted]) -> None:
+    def _delete_old_segments(self, ordered: Mapping[TopicPartition, UpkeepLog]) -> None:
         with self._lock:
-            quiet = [partition for partition in hosted if self._schedule.states.is_quiet(partition)]
+            quiet = [
+                partition for partition in ordered if self._schedule.states.is_quiet(partition)
+            ]
         answers = self._node.delete_old_segments(quiet) if quiet else {}
         for partition, answer in answers.items():
             with self._lock:
                 self._retention.add(partition, answer, self._clock.now_ms())
             if isinstance(answer, Exception):
-                self._handle_failure(hosted[partition], answer)
+                self._handle_failure(ordered[partition], answer)
 
-    def _handle_failure(self, log: Hosted, error: Exception) -> None:
+    def _handle_failure(self, ordered: UpkeepLog, error: Exception) -> None:
         """Have the schedule know of an error; log it if it is news."""
-        partition = log.partition
+        partition = ordered.log.partition
         with self._lock:
-            if self._topic_ids.get(partition) != log.topic_id:
+            if not self._remembered.is_same(ordered):
                 return  # it is gone, or another topic's by now
             is_news = self._schedule.failed(partition, error)
             is_given_up = partition in self._schedule.states.uncleanable

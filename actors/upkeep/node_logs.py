@@ -1,15 +1,16 @@
 """The logs of one node, as its CompactionActor and its RetentionActor reach them: by Ray calls.
 
-What is hosted, and the checkpoints, are the LogManager's; all else is asked of the LogActors, found
-by their names.
+The checkpoints, and the right to remove records, are the LogManager's; all else is asked of the
+LogActors, found by their names.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+from raylog.actors.control import Confirmed, LogId
 from raylog.actors.errors import ConfigUnconfirmed, NotLeader
-from raylog.actors.messages import Confirmed, Hosted, RemovedSegments
+from raylog.actors.messages import RemovedSegments
 from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, Call, gather
 from raylog.actors.runtime.names import log_manager_name
 from raylog.actors.runtime.stubs import (
@@ -18,10 +19,8 @@ from raylog.actors.runtime.stubs import (
     find_log_actor,
     find_log_manager,
 )
-from raylog.actors.upkeep.unconfirmed import Unconfirmed
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
-from raylog.storage.clock import Clock, SteadyClock
 from raylog.storage.names import TopicPartition
 from raylog.storage.segment import SegmentId
 from raylog.storage.swap import RoundId
@@ -56,25 +55,17 @@ class LogCalls:
 class NodeLogs:
     """See the module's head."""
 
-    def __init__(self, namespace: str, node: str, clock: Clock | None = None) -> None:
-        """``node``: its key. ``clock``: one that never goes back."""
+    def __init__(self, namespace: str, node: str) -> None:
+        """``node``: its key."""
         self._namespace, self._node = namespace, node
-        self._unconfirmed = Unconfirmed(clock or SteadyClock())
 
     # -- of the LogManager -------------------------------------------------------------------------
-
-    def hosted(self) -> list[Hosted]:
-        """Those that are served, without those whose config is about to be confirmed."""
-        log_manager = self._log_manager()
-        logs = log_manager.hosted().get()
-        rights = log_manager.confirmed([log.partition for log in logs]).get()
-        return self._unconfirmed.leave_out(logs, rights)
 
     def cleaner_offsets(self) -> Mapping[TopicPartition, int]:
         return self._log_manager().cleaner_offsets().get()
 
-    def record_cleaner_offset(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
-        self._log_manager().record_cleaner_offset(partition, topic_id, offset).get()
+    def record_cleaner_offset(self, log: LogId, offset: int) -> None:
+        self._log_manager().record_cleaner_offset(log, offset).get()
 
     def _log_manager(self) -> LogManagerStub:
         log_manager = find_log_manager(self._node, self._namespace)

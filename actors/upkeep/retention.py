@@ -1,8 +1,8 @@
 """What the RetentionActor does: it has old segments of one node's logs removed. It knows no Ray.
 
 Each log decides for itself which of its segments are removed (``storage/retention.py``), in its own
-process. This module decides when it is asked, and keeps what came of it. Compacted logs are the
-CompactionActor's (``compactor.py``): their retention must not meet a round that begins. Source:
+process. This module asks those that an order names, and keeps what came of it. Compacted logs are
+the CompactionActor's (``compactor.py``): their retention must not meet a round that begins. Source:
 ``LogManager.cleanupLogs`` of Kafka.
 """
 
@@ -11,7 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from raylog.actors.events import event, warn
-from raylog.actors.messages import Hosted, RemovedSegments, RetentionStatus
+from raylog.actors.messages import RemovedSegments, RetentionStatus
+from raylog.actors.node_messages import UpkeepOrder
+from raylog.actors.upkeep.orders import RememberedLogs
 from raylog.storage.clock import Clock
 from raylog.storage.names import TopicPartition
 
@@ -21,7 +23,6 @@ logger = logging.getLogger(__name__)
 class Node(Protocol):
     """The logs of one node. Each answer may be an error."""
 
-    def hosted(self) -> list[Hosted]: ...
     def delete_old_segments(
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, RemovedSegments | Exception]: ...
@@ -59,7 +60,7 @@ class RetentionTally:
         return problem is not None and (before is None or before.problem != problem)
 
     def keep(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget the logs that are no longer here."""
+        """Forget the other logs."""
         for partition in self._statuses.keys() - {*partitions}:
             del self._statuses[partition]
 
@@ -77,13 +78,15 @@ class Retention:
     def __init__(self, node: Node, node_id: str, clock: Clock) -> None:
         self._node, self._clock = node, clock
         self._tally = RetentionTally(node_id)
+        self._logs = RememberedLogs()
         self._last_round_ms: int | None = None
 
-    def round(self) -> None:
-        """Ask every log once."""
-        hosted = [log.partition for log in self._node.hosted() if not log.config.is_compacted]
-        self._tally.keep(hosted)
-        for partition, answer in self._node.delete_old_segments(hosted).items():
+    def round(self, order: UpkeepOrder) -> None:
+        """Ask every log of the order once."""
+        logs = [ordered for ordered in order.logs if not ordered.config.is_compacted]
+        self._tally.keep(self._logs.update(logs, order.others))
+        partitions = [ordered.log.partition for ordered in logs]
+        for partition, answer in self._node.delete_old_segments(partitions).items():
             if self._tally.add(partition, answer, self._clock.now_ms()):
                 warn(logger, "retention-failed", partition=partition, why=answer)
             elif isinstance(answer, RemovedSegments) and answer.segments:

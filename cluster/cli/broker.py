@@ -58,6 +58,14 @@ def start(
         ),
     ] = None,
     namespace: Namespace = NAMESPACE,
+    new_cluster: Annotated[
+        bool,
+        typer.Option(
+            "--new-cluster",
+            help="Begin a new cluster where the metadata of an old one is lost, or a log dir "
+            "cannot be read. The old topics are unknown then; their folders are set aside.",
+        ),
+    ] = False,
 ) -> None:
     """Start a broker.
 
@@ -80,7 +88,9 @@ def start(
     joined = _join(address)
     if joined is None and log_dir:
         os.environ.pop("RAYLOG_LOG_DIRS", None)  # --log-dir overrides the shell's variable
-    broker = start_broker(config=settings, address=joined or "local", namespace=namespace)
+    broker = start_broker(
+        config=settings, address=joined or "local", namespace=namespace, new_cluster=new_cluster
+    )
     where = "the Ray cluster" if joined else "Ray, started here,"
     typer.echo(f"broker {broker.cluster_id()} runs on {where} at {broker.address}")
     tell(broker.health())

@@ -46,6 +46,26 @@ def log_dirs(
 
 
 @dirs_app.command()
+def online(
+    log_dir: Annotated[
+        str, typer.Argument(metavar="LOG_DIR", help="Path or directory id of a log dir.")
+    ],
+    address: Address = None,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Use a log dir again that was offline, when its disk is repaired.
+
+    Its logs are read back from the disk first; then its partitions open. `raylog log-dirs` shows
+    how far that has come.
+    """
+    state = connected(address, namespace).log_dir_online(log_dir)
+    if state == "returning":
+        typer.echo(f"{log_dir} is used again when its logs are read back from the disk")
+    else:
+        typer.echo(f"{log_dir} is {state}")
+
+
+@dirs_app.command()
 def identify(
     log_dir: Annotated[
         str, typer.Argument(metavar="LOG_DIR", help="Log dir whose meta.properties is lost.")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from raylog.actors.messages import PartitionStatus
     from raylog.cluster.broker import Broker
-    from raylog.cluster.controller.placement import PartitionDescription, TopicDescription
+    from raylog.cluster.controller.describe import PartitionDescription, TopicDescription
 
 app = typer.Typer(
     help="Create, list, describe, extend, trim and delete topics.", no_args_is_help=True

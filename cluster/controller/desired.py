@@ -153,6 +153,21 @@ class Desired:
 
     # -- questions ---------------------------------------------------------------------------------
 
+    def copy(self) -> "Desired":
+        """The same, for others to read while this one goes on changing."""
+        return replace(
+            self,
+            nodes=dict(self.nodes),
+            dirs=dict(self.dirs),
+            topics=dict(self.topics),
+            partitions=dict(self.partitions),
+            _names=dict(self._names),
+            _of_topic={key: dict(value) for key, value in self._of_topic.items()},
+            _of_dir={key: dict(value) for key, value in self._of_dir.items()},
+            _of_node={key: dict(value) for key, value in self._of_node.items()},
+            _left_at={key: dict(value) for key, value in self._left_at.items()},
+        )
+
     def topic_named(self, name: str) -> TopicRecord | None:
         topic_id = self._names.get(name)
         return None if topic_id is None else self.topics[topic_id]

@@ -65,7 +65,7 @@ from raylog.cluster.controller.instructions import (
     Tell,
 )
 from raylog.cluster.controller.journal import InFlight, Journal, Purpose
-from raylog.cluster.controller.observed import Watched
+from raylog.cluster.controller.observed import SUSPECT_MS, Watched
 from raylog.cluster.controller.plan import Configs, Plan, plan
 from raylog.cluster.controller.producer_ids import ProducerIds
 from raylog.cluster.controller.records import (
@@ -104,6 +104,7 @@ class ControllerMachine:
         self._node = ""  # where this Controller runs; empty until it has started
         self._epoch = 0  # which it shall have; what it has is the desired state's
         self._is_gathered = False  # whether commands may begin
+        self._in_charge_ms = 0  # when it got its epoch
         self._commands: deque[Asked] = deque()
         self._undo: deque[tuple[Purpose, Creating]] = deque()
         self._waiting: dict[int, Waiting] = {}
@@ -132,7 +133,7 @@ class ControllerMachine:
             case Reported():
                 self._take(event.report)
             case Refused():
-                self._outrank(event.controller_epoch)
+                self._hear_refusal(event)
             case Silent():
                 if event.node in self.watched.nodes:
                     self._starts.setdefault(event.node, Delay(self._now_ms))
@@ -159,6 +160,16 @@ class ControllerMachine:
         if epoch >= self._epoch:
             self._epoch = epoch + 1
 
+    def _hear_refusal(self, event: Refused) -> None:
+        """A node has seen a higher epoch than that of some orders.
+
+        Orders of a lower epoch that come late are refused, too. Where the node has the epoch from
+        here that says nothing: a higher one would make the orders of this one late in turn.
+        """
+        is_own = event.controller_epoch == self.desired.controller_epoch
+        if not (is_own and self._telling.has_told(event.node)):
+            self._outrank(event.controller_epoch)
+
     @property
     def _is_outranked(self) -> bool:
         """Whether the epoch that it has is not yet, or not any more, the highest one."""
@@ -177,8 +188,8 @@ class ControllerMachine:
     def _take(self, report: Report) -> None:
         if self._is_of_another(report):
             self._outrank(report.controller_epoch)
-        epoch, sent = self.desired.controller_epoch, self._telling.last_number
-        if not self.watched.take(report, epoch, sent, self._now_ms):
+        sent = self._telling.last_number
+        if not self.watched.take(report, self._epoch, sent, self._now_ms):
             return
         self._telling.ended(report.node, self.watched.past_lives(report.node))
         under_way = self._telling.heard(report, self._now_ms)
@@ -192,8 +203,12 @@ class ControllerMachine:
         There were two of one epoch if the metadata was rolled back between them.
         """
         epoch = self.desired.controller_epoch
-        is_same = report.controller_epoch == epoch and not self._telling.has_told(report.node)
-        return bool(self._node) and (is_same or report.controller_epoch > epoch)
+        if not self._node or report.controller_epoch != epoch:
+            return bool(self._node) and report.controller_epoch > epoch
+        if not self._telling.has_told(report.node):
+            return True
+        is_past = report.life in self.watched.past_lives(report.node)
+        return not is_past and not self._telling.may_have_sent(report)
 
     def _appended(self, done: InFlight) -> None:
         for record in done.records:
@@ -232,7 +247,7 @@ class ControllerMachine:
                 self._telling.new_epoch()
                 self._orders.clear()
                 self._doubts.clear()
-                self._is_gathered = False
+                self._is_gathered, self._in_charge_ms = False, self._now_ms
                 for key, seen in self.watched.nodes.items():
                     if seen.report is not None:
                         self._telling.heard(seen.report, self._now_ms)
@@ -314,13 +329,23 @@ class ControllerMachine:
         self._out.append(Answer(request=request, value=ended.value, error=ended.error))
 
     def _gather(self) -> None:
-        """Commands may begin when every node obeys that is not silent, and its dirs are known."""
+        """Commands may begin when every node obeys that is not silent, and its dirs are known.
+
+        A node that only reports, and hears nothing, holds them up as long as a silent one: the
+        epoch that it has seen is known.
+        """
         if self._is_gathered:
             return
         self._follow_plan()
         nodes = self.watched.nodes.values()
         epoch = self.desired.controller_epoch
-        is_all = all(seen.obeys(epoch) or seen.is_suspect(self._now_ms) for seen in nodes)
+        is_late = self._now_ms - self._in_charge_ms > SUSPECT_MS
+        is_all = all(
+            seen.obeys(epoch)
+            or seen.is_suspect(self._now_ms)
+            or (is_late and seen.report is not None)
+            for seen in nodes
+        )
         is_planned = not self._dirty and self._journal.is_free
         self._is_gathered = is_all and is_planned and bool(nodes)
 
@@ -400,12 +425,7 @@ class ControllerMachine:
             case AlterTopic():
                 topic = self.desired.topic_named(command.name)
                 assert topic is not None, "it was altered just now"
-                self._waiting[request] = Altering(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    version=topic.version,
-                    since_ms=self._now_ms,
-                )
+                self._waiting[request] = Altering(topic=topic, since_ms=self._now_ms)
             case DeleteTopic():
                 logs = tuple(log for record in records if (log := getattr(record, "log", None)))
                 self._waiting[request] = Deleting(logs=logs, since_ms=self._now_ms)

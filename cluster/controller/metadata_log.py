@@ -1,20 +1,30 @@
 """The Controller's log on its disk: open or create it, replay it, append to it.
 
-Every append is fsynced. The log lives beside the partitions, in the first log dir of the
-Controller's node.
+Every append is fsynced. The log ``__cluster_metadata-0`` lies beside the partitions, in a log dir
+of the Controller's node (``home.py`` says in which). What the records are is in ``records.py``,
+and what they add up to in ``desired.py``: the fold belongs to the machine, and this file only makes
+it once, when the log is opened.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from raylog.actors.partition.locking import lock_patiently
-from raylog.cluster.controller.metadata import ClusterState, cluster_record, decode, encode
+from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.records import ClusterRecord, Record, decode, encode
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import DiskFull, InvalidLogDir, LogMissing, OutOfResources, StorageError
+from raylog.storage.errors import (
+    DiskFull,
+    InvalidLogDir,
+    LogMissing,
+    OutOfResources,
+    StorageError,
+)
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import create_log, open_log
+from raylog.storage.log import Log
 from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
@@ -26,65 +36,58 @@ REPLAY_BYTES = 1 << 20
 
 
 class MetadataLog:
-    """``__cluster_metadata-0`` and the state that it holds."""
+    """``__cluster_metadata-0`` in one log dir."""
 
     def __init__(
-        self, fs: FileSystem, clock: Clock, log_dir: str, *, must_exist: bool = False
+        self, fs: FileSystem, clock: Clock, log_dir: str, *, new_cluster: str = ""
     ) -> None:
-        """Open the log in ``log_dir``, or begin a new cluster's there.
+        """Open the log in ``log_dir``. ``new_cluster``: the id of the cluster that begins there.
 
-        Never in a dir that belongs to a cluster already, or where it ``must_exist``: then
-        LogMissing.
+        Without it the log must exist: LogMissing. Raises also LogLocked, InvalidLogDir,
+        CorruptRecord where a newer raylog wrote it, and StorageError.
         """
         self._fs, self._clock = fs, clock
-        folder = os.path.join(log_dir, str(METADATA_PARTITION))
-        if not fs.is_dir(folder):
-            meta = read_meta(fs, log_dir)
-            if must_exist or meta is not None:
-                cluster = f" of cluster {meta.cluster_id}" if meta else ""
-                raise LogMissing(folder, f"the metadata{cluster} is missing")
-            if not fs.is_dir(os.path.dirname(log_dir)):
-                raise InvalidLogDir(
-                    log_dir,
-                    "neither the folder nor its parent exists; mount its disk, or create the "
-                    "parent for a new log dir",
-                )
-            if fs.exists(log_dir) and not fs.is_dir(log_dir):
-                raise InvalidLogDir(log_dir, "this is a file; give a folder")
-            fs.make_dir(log_dir)
-            if not fs.can_write(log_dir):
-                raise InvalidLogDir(
-                    log_dir, "it is read-only; give a folder that this user may write to"
-                )
-            create_log(fs, folder, random_id())
-        self._lock = lock_patiently(lambda: fs.lock(folder))
-        # Every append is flushed, so all of it may be checked at each start: it is small.
-        self._log = open_log(fs, clock, folder, METADATA_PARTITION, LogConfig(retention_ms=-1))
-        epochs = self._log.epochs
-        # Written before the first append, so that it is there on a full disk.
-        epochs.assign(epochs.next, self._log.log_end_offset)
-        self.state = ClusterState()
-        self._failed: StorageError | None = None
-        self._replay()
-        if not self.state.cluster_id:
-            self.append(cluster_record(random_id()))
+        self.folder = os.path.join(log_dir, str(METADATA_PARTITION))
+        if not fs.is_dir(self.folder):
+            if not new_cluster:
+                raise LogMissing(self.folder, _why_missing(fs, log_dir))
+            _make_log_dir(fs, log_dir)
+            create_log(fs, self.folder, random_id())
+        self._lock = lock_patiently(lambda: fs.lock(self.folder))
+        try:
+            # Every append is flushed, so all of it is read back from the disk at each start and
+            # checked: it is small. What a failed fsync has left in the page cache does not count.
+            self._log = open_log(
+                fs, clock, self.folder, METADATA_PARTITION, LogConfig(retention_ms=-1)
+            )
+            epochs = self._log.epochs
+            # Written before the first append, so that it is there on a full disk.
+            epochs.assign(epochs.next, self._log.log_end_offset)
+            self._failed: StorageError | None = None
+            self.desired = self._fold()
+            if not self.desired.cluster_id:
+                self._begin(new_cluster or random_id())
+        except BaseException:
+            self._lock.release()
+            raise
 
-    def _replay(self) -> None:
-        offset = 0
-        while (found := self._log.read(offset, REPLAY_BYTES)).size_bytes:
-            batches = found.read()
-            behind = next_offset(batches, offset, found.end_offset)
-            for record in decode_records(batches, start_offset=offset):
-                self.state.apply(decode(record.value or b""))
-            offset = behind
+    def _fold(self) -> Desired:
+        desired = Desired()
+        for record in records_of(self._log):
+            desired.apply(record)
+        return desired
 
-    def append(self, *records: Mapping[str, Any]) -> None:
-        """Write the records, all or none, and then take them into the state.
+    def _begin(self, cluster_id: str) -> None:
+        record = ClusterRecord(cluster_id=cluster_id)
+        self.append([record])
+        self.desired.apply(record)
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Write the records, all or none, and fsync them.
 
         A full disk or a shortage of descriptors leaves the log as it was: DiskFull or
-        OutOfResources, and it may be tried again. After any other
-        failure of a write or an fsync nobody knows what is on the disk: every later call raises
-        that error again.
+        OutOfResources, and it may be tried again. After any other failure of a write or an fsync
+        nobody knows what is on the disk: every later call raises that error again.
         """
         if self._failed is not None:
             raise self._failed
@@ -97,10 +100,12 @@ class MetadataLog:
         except StorageError as error:
             may_retry = isinstance(error, DiskFull | OutOfResources)
             is_undone = may_retry and self._log.log_end_offset == end
-            self._failed = None if is_undone else error
-            raise
-        for record in records:
-            self.state.apply(record)
+            if is_undone:
+                raise
+            self._failed = error
+            if may_retry:  # as such it would say that nothing was written
+                self._failed = StorageError(self.folder, str(error))
+            raise self._failed from error
 
     @property
     def has_failed(self) -> bool:
@@ -114,3 +119,36 @@ class MetadataLog:
                 self._log.close()
         finally:
             self._lock.release()
+
+
+def records_of(log: Log) -> Iterator[Record]:
+    """All records of the metadata log, in their order. Raises CorruptRecord."""
+    offset = 0
+    while (found := log.read(offset, REPLAY_BYTES)).size_bytes:
+        batches = found.read()
+        behind = next_offset(batches, offset, found.end_offset)
+        for record in decode_records(batches, start_offset=offset):
+            yield decode(record.value or b"")
+        offset = behind
+
+
+def _why_missing(fs: FileSystem, log_dir: str) -> str:
+    meta = read_meta(fs, log_dir)
+    cluster = f" of cluster {meta.cluster_id}" if meta else ""
+    return f"the metadata{cluster} is missing"
+
+
+def _make_log_dir(fs: FileSystem, log_dir: str) -> None:
+    """Make the log dir where there is none. Raises InvalidLogDir where it can be none."""
+    if not fs.is_dir(os.path.dirname(log_dir)):
+        why = (
+            "neither the folder nor its parent exists; mount its disk, or create the parent for a "
+            "new log dir"
+        )
+        raise InvalidLogDir(log_dir, why)
+    if fs.exists(log_dir) and not fs.is_dir(log_dir):
+        raise InvalidLogDir(log_dir, "this is a file; give a folder")
+    fs.make_dir(log_dir)
+    if not fs.can_write(log_dir):
+        why = "it is read-only; give a folder that this user may write to"
+        raise InvalidLogDir(log_dir, why)

@@ -1,18 +1,20 @@
 """The Controller as its callers see it: one method a call, typed, and found by name.
 
-What a method does is said in the Controller's own classes (``controller_actor.py``, ``topics.py``,
-``moves.py``). The stubs of the other actors are in ``actors/runtime/stubs.py``.
+What a method does is said in ``asking.py`` and ``controller_actor.py``. The stubs of the other
+actors are in ``actors/runtime/stubs.py``.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from raylog.actors.control import Report
 from raylog.actors.messages import ConfigEntry, LogDirStatus
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import CONTROLLER
 from raylog.cluster.client.connection import TopicMetadata
-from raylog.cluster.controller.placement import (
+from raylog.cluster.controller.copies import Home
+from raylog.cluster.controller.describe import (
     ClusterDescription,
     PartitionDescription,
     TopicDescription,
@@ -29,8 +31,8 @@ class ControllerStub:
 
     # -- the broker --------------------------------------------------------------------------------
 
-    def start(self) -> Call[str]:
-        return Call(self.handle.start.remote(), "starting the broker")
+    def start(self, new_cluster: bool = False, home: Home | None = None) -> Call[str]:
+        return Call(self.handle.start.remote(new_cluster, home), "starting the broker")
 
     def shutdown(self) -> Call[bool]:
         return Call(self.handle.shutdown.remote(), "stopping the broker")
@@ -47,11 +49,26 @@ class ControllerStub:
     def log_dirs(self) -> Call[list[LogDirStatus]]:
         return Call(self.handle.log_dirs.remote(), "the log dirs")
 
+    def log_dir_online(self, log_dir: str, node: str | None = None) -> Call[str]:
+        call = self.handle.log_dir_online.remote(log_dir, node)
+        return Call(call, f"using {log_dir} again")
+
+    def problems(self) -> Call[dict[str, str]]:
+        return Call(self.handle.problems.remote(), "the Controller's problems")
+
     def broker_config(self) -> Call[list[ConfigEntry]]:
         return Call(self.handle.broker_config.remote(), "the broker's config")
 
     def allocate_producer_id(self) -> Call[int]:
         return Call(self.handle.allocate_producer_id.remote(), "a producer id")
+
+    # -- from LogManagers --------------------------------------------------------------------------
+
+    def report(self, report: Report) -> Call[None]:
+        return Call(self.handle.report.remote(report), "a report")
+
+    def refused(self, node: str, controller_epoch: int) -> Call[None]:
+        return Call(self.handle.refused.remote(node, controller_epoch), "a refusal")
 
     # -- topics ------------------------------------------------------------------------------------
 
@@ -103,6 +120,10 @@ class ControllerStub:
     ) -> Call[PartitionDescription]:
         call = self.handle.move_partition.remote(topic, partition, log_dir)
         return Call(call, f"moving {topic}-{partition}")
+
+    def cancel_move(self, topic: str, partition: int) -> Call[PartitionDescription]:
+        call = self.handle.cancel_move.remote(topic, partition)
+        return Call(call, f"cancelling the move of {topic}-{partition}")
 
     def explain(self, partition: TopicPartition) -> Call[RaylogError | None]:
         return Call(self.handle.explain.remote(*partition), f"looking for {partition}")

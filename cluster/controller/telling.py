@@ -138,6 +138,11 @@ class Telling:
         """Whether a node knows the Controller's epoch from this Controller."""
         return node in self._told
 
+    def may_have_sent(self, report: Report) -> bool:
+        """Whether the orders of this epoch that a life says it obeyed were sent from here."""
+        line = self._lines.get((report.node, report.life))
+        return report.orders <= (0 if line is None else line.last_number)
+
     def orders(
         self,
         report: Report,

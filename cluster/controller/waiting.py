@@ -28,7 +28,7 @@ from raylog.actors.errors import (
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.instructions import Altered, Answered, Behind
 from raylog.cluster.controller.observed import Observed
-from raylog.cluster.controller.records import PartitionRecord
+from raylog.cluster.controller.records import PartitionRecord, TopicRecord
 from raylog.cluster.controller.spread import Homes
 from raylog.storage.errors import LogDirOffline, RaylogError
 
@@ -144,25 +144,22 @@ def _can_be_elsewhere(record: PartitionRecord, view: View) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Altering:
-    """A topic's config has this version now."""
+    """A topic was altered. ``topic``: what it became by that; it may have been altered again."""
 
-    name: str
-    topic_id: str
-    version: int
+    topic: TopicRecord
     since_ms: int
 
     def look(self, view: View) -> Ended | None:
-        topic = view.desired.topics.get(self.topic_id)
-        if topic is None:
-            return Ended(error=_deleted(self.name))
+        if self.topic.topic_id not in view.desired.topics:
+            return Ended(error=_deleted(self.topic.name))
         behind = []
-        for log in view.desired.live_logs_of(self.topic_id):
+        for log in view.desired.live_logs_of(self.topic.topic_id):
             why = self._why_behind(log, view)
             if why:
                 behind.append(Behind(partition=log.partition, why=why))
         if behind and view.now_ms - self.since_ms <= PATIENCE_MS:
             return None
-        return Ended(value=Altered(topic=topic, behind=tuple(behind)))
+        return Ended(value=Altered(topic=self.topic, behind=tuple(behind)))
 
     def _why_behind(self, log: LogId, view: View) -> str:
         """Why a partition may serve with an older config; empty if it does not."""
@@ -173,7 +170,7 @@ class Altering:
         if not seen.obeys(view.desired.controller_epoch):
             return f"the LogManager of node {node} has not reported since the Controller started"
         for entry in view.entries(log):
-            is_old = entry.config_version < self.version
+            is_old = entry.config_version < self.topic.version
             if entry.state == "opening" or (entry.state == "serving" and is_old):
                 if seen.is_suspect(view.now_ms):
                     return f"the LogManager of node {node} does not answer"

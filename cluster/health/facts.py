@@ -11,7 +11,7 @@ from raylog.actors.messages import (
     Recovering,
     RetentionStatus,
 )
-from raylog.cluster.controller.placement import PartitionDescription, TopicDescription
+from raylog.cluster.controller.describe import PartitionDescription, TopicDescription
 
 ERROR, WARNING, INFO = "error", "warning", "info"
 # Partitions that one finding names at most.
@@ -41,6 +41,8 @@ class Facts:
 
     cluster_id: str = ""
     controller_problem: str | None = None
+    # What the Controller says of itself: ``asking.Lookups.problems``.
+    problems: Mapping[str, str] = field(default_factory=dict)
     nodes: Mapping[str, str | None] = field(default_factory=dict)
     silent_nodes: Mapping[str, str] = field(default_factory=dict)
     log_dirs: Sequence[LogDirStatus] = ()

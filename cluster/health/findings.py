@@ -9,7 +9,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from raylog.actors.messages import LogDirStatus
-from raylog.cluster.controller.placement import BEING_OPENED
+from raylog.cluster.controller.describe import (
+    BEING_CREATED,
+    BEING_OPENED,
+    METADATA,
+    ONLINE_AGAIN,
+    SILENT,
+    UPKEEP_OF,
+)
 from raylog.cluster.health.facts import ERROR, WARNING, Facts, Finding, named
 from raylog.cluster.health.recovery import damaged, gaps, mended, recovering, set_aside
 from raylog.storage.state.checkpoints import (
@@ -55,6 +62,7 @@ def findings(facts: Facts) -> list[Finding]:
     """All problems, errors first; empty if there is none."""
     rules = (
         _controller,
+        _metadata,
         _nodes,
         _log_dirs,
         _partitions,
@@ -92,9 +100,55 @@ def _controller(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _metadata(facts: Facts) -> Iterator[Finding]:
+    """What the Controller says of itself."""
+    why = facts.problems.get(METADATA)
+    if why is not None:
+        yield Finding(
+            severity=ERROR,
+            subject="metadata",
+            what=(
+                f"a write of the cluster's metadata failed: {why}. Partitions that serve continue "
+                "to serve. No topic can be created, changed or deleted"
+            ),
+            todo=(
+                "wait: the Controller starts again and reads the metadata back from the disk. If "
+                "this finding stays or returns, repair the disk that has __cluster_metadata-0, or "
+                "stop the broker and move that log dir to another disk"
+            ),
+        )
+    for subject, problem in facts.problems.items():
+        if not subject.startswith(UPKEEP_OF):
+            continue
+        yield Finding(
+            severity=WARNING,
+            subject=f"upkeep of node {subject.removeprefix(UPKEEP_OF)[:8]}",
+            what=f"{problem}. What it would compact or remove on this node stays",
+            todo=(
+                "wait: its LogManager starts them again. If this finding stays, read the "
+                "LogManager's log (docs/OPERATIONS.md, Logs)"
+            ),
+        )
+
+
 def _nodes(facts: Facts) -> Iterator[Finding]:
     for node_id, problem in facts.nodes.items():
-        if problem is not None:
+        if problem is None:
+            continue
+        if SILENT in problem:
+            yield Finding(
+                severity=ERROR,
+                subject=f"node {node_id[:8]}",
+                what=(
+                    f"{problem}. Its partitions continue to serve. It gets no new partitions, and "
+                    "retention and compaction stand still on it"
+                ),
+                todo=(
+                    "wait if the node is under load. If this finding stays, check whether its "
+                    "disks hang (dmesg on that machine), and read its LogManager's log"
+                ),
+            )
+        else:
             yield Finding(
                 severity=WARNING,
                 subject=f"node {node_id[:8]}",
@@ -110,7 +164,8 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
             subject=f"node {node_id[:8]}",
             what=(
                 f"its LogManager does not answer: {why}. Its partitions continue to serve, but no "
-                "partition is opened and no checkpoint is written"
+                "partition is opened, no checkpoint is written, and retention and compaction stand "
+                "still"
             ),
             todo=(
                 "wait: Ray restarts a LogManager that died. If this finding stays, check whether "
@@ -130,11 +185,7 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
                     f"offline: {log_dir.problem}. Its partitions cannot be used; other log dirs "
                     "serve"
                 ),
-                todo=log_dir.todo
-                or (
-                    "mount or repair the disk, or replace it and restore a copy, then run `raylog "
-                    "stop` and `raylog start`; all readable data is recovered"
-                ),
+                todo=log_dir.todo or ONLINE_AGAIN.format(path=log_dir.path),
             )
         elif log_dir.usable_bytes < NEARLY_FULL * log_dir.total_bytes:
             is_full = log_dir.usable_bytes < FULL * log_dir.total_bytes
@@ -198,7 +249,7 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
     opening = [
         name
         for name, described in away.items()
-        if described.problem == BEING_OPENED and name not in recovering
+        if described.problem in (BEING_OPENED, BEING_CREATED) and name not in recovering
     ]
     if opening:
         yield Finding(
@@ -210,7 +261,7 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
     reasons = {
         name: (described.problem or "", described.todo or REPAIR)
         for name, described in away.items()
-        if described.problem != BEING_OPENED
+        if described.problem not in (BEING_OPENED, BEING_CREATED)
     }
     for (reason, todo), names in _grouped(reasons):
         yield Finding(
@@ -251,8 +302,8 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
                 "that"
             ),
             todo=(
-                "repair the disk, or replace it and restore a copy, then run `raylog stop` and "
-                "`raylog start`; the log is recovered"
+                "repair the disk, or replace it and restore a copy, then run `raylog log-dirs "
+                "online DIR` for its log dir; the log is recovered"
             ),
         )
 

@@ -17,6 +17,7 @@ from raylog.actors.runtime.stubs import (
     LogManagerStub,
     RetentionActorStub,
 )
+from raylog.cluster.controller.describe import merged_log_dirs
 from raylog.cluster.controller.stub import ControllerStub
 from raylog.cluster.health.facts import Facts
 from raylog.storage.errors import RaylogError
@@ -51,9 +52,12 @@ def gather_facts(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
     return Facts(
         cluster_id=answers.get((CONTROLLER, "cluster_id"), ""),
         controller_problem=_controller_problem(handles, silent),
+        problems=answers.get((CONTROLLER, "problems"), {}),
         nodes=answers.get((CONTROLLER, "nodes"), {}),
         topics=list(topics.values()),
-        log_dirs=_joined(answers, LOG_MANAGER, "log_dirs"),
+        log_dirs=merged_log_dirs(
+            _joined(answers, LOG_MANAGER, "log_dirs"), answers.get((CONTROLLER, "log_dirs"), ())
+        ),
         silent_nodes=_of_kind(LOG_MANAGER, silent),
         partitions=list(_of_kind(LOG, answers).values()),
         silent_partitions=_of_kind(LOG, silent),
@@ -80,6 +84,8 @@ def _questions(name: str, handle: Any) -> dict[str, Call[Any]]:
         return {
             "cluster_id": controller.cluster_id(),
             "nodes": controller.nodes(),
+            "log_dirs": controller.log_dirs(),
+            "problems": controller.problems(),
             "list_topics": controller.list_topics(),
             "broker_config": controller.broker_config(),
         }

@@ -10,9 +10,13 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-from raylog.actors.node.online_dir import OnlineDir
+from raylog.actors.control import LogId
+from raylog.actors.messages import PartitionOffsets
+from raylog.actors.node.disk_work import DiskWork
+from raylog.actors.node.instructions import Adopt, Copy, Doom, MakeFolder
 from raylog.actors.partition.partition import Partition
 from raylog.storage.cleaner.cleanable import Cleanable
 from raylog.storage.cleaner.cleaner import Buffers, clean
@@ -21,11 +25,11 @@ from raylog.storage.files import RealFileSystem, write_atomically
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.log_dir import CheckpointedOffsets, LogDir
-from raylog.storage.mirror import Mirror
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.encode import encode_records
 from raylog.storage.state.epochs import LeaderEpochs
+from raylog.storage.state.properties import random_id
 from raylog.storage.testing.clock import T0, ManualClock
 from raylog.storage.testing.logs import TOPIC_ID, of_producer
 from raylog.storage.validation import COORDINATOR
@@ -33,6 +37,7 @@ from tests.harness.syscalls import mark
 
 FS = RealFileSystem()
 PARTITION = TopicPartition("orders", 0)
+LOG = LogId(partition=PARTITION, topic_id=TOPIC_ID)
 FAILED = "failed"
 BUFFERS = Buffers(dedupe_bytes=1 << 12, load_factor=0.9, chunk_bytes=4096)
 
@@ -317,36 +322,58 @@ def locking_a_dir_that_was_closed(work: Work) -> None:
         assert LogDir(FS, work.log_dir, "cluster", 1).was_clean
 
 
+def disk_work(work: Work, *log_dirs: str) -> tuple[DiskWork, list[str]]:
+    """The disk work of a node with these log dirs, and their ids."""
+    disks = DiskWork(
+        FS, work.clock, cluster_id="cluster", node_number=1, delete_delay_ms=0, copy_rate=1e9
+    )
+    found = disks.open(log_dirs or (work.log_dir,))
+    return disks, [str(dir.directory_id) for dir in found.dirs]
+
+
 def stopping_in_order(work: Work) -> None:
     """The log is closed, then its dir."""
-    online = OnlineDir(FS, work.clock, LogDir(FS, work.log_dir, "cluster", 1), 0)
-    online.create(PARTITION, TOPIC_ID)
+    disks, [directory_id] = disk_work(work)
+    disks.carry_out(MakeFolder(token=1, log=LOG, directory_id=directory_id))
+    disks.began_opening(LOG, directory_id)
     log = work.open()
     append(log, 4)
     with work.operation():
         log.close()
-        online.offsets[PARTITION] = CheckpointedOffsets(4, 0, 4)
-        assert online.unlock({PARTITION})
+        assert disks.unlock({LOG: PartitionOffsets(0, 4, 4, 4)}, set())
 
 
 def moving_to_another_dir(work: Work) -> None:
     """The last round of a copy, and the name that makes it the partition."""
+    LogDir(FS, work.log_dir, "cluster", 1).close(clean=False)  # it gets its identity
     log = work.three_segments()
     log.close()
-    target = LogDir(FS, os.path.join(work.log_dir, "target"), "cluster", 1)
-    future = target.future_folder(PARTITION)
-    mirror = Mirror(FS, work.clock, work.folder, future)
-    mirror.round()
+    target = os.path.join(work.log_dir, "target")
+    disks, [source_id, target_id] = disk_work(work, work.log_dir, target)
+    copy = Copy(token=1, log=LOG, directory_id=source_id, target_id=target_id, is_last=False)
+    disks.carry_out(copy)
     with work.operation():
-        mirror.round(is_last=True)
-        target.adopt(PARTITION, future)
+        disks.carry_out(replace(copy, is_last=True))
+        disks.carry_out(Adopt(token=3, log=LOG, directory_id=target_id))
 
 
 def deleting_a_partition(work: Work) -> None:
-    online = OnlineDir(FS, work.clock, LogDir(FS, work.log_dir, "cluster", 1), 0)
-    online.create(PARTITION, TOPIC_ID)
+    disks, [directory_id] = disk_work(work)
+    disks.carry_out(MakeFolder(token=1, log=LOG, directory_id=directory_id))
     with work.operation():
-        online.delete(PARTITION)
+        disks.carry_out(Doom(token=2, log=LOG, directory_id=directory_id))
+
+
+def making_a_partition_again(work: Work) -> None:
+    """The checkpoint files still name the one of before."""
+    disks, [directory_id] = disk_work(work)
+    disks.carry_out(MakeFolder(token=1, log=LOG, directory_id=directory_id))
+    disks.record_offsets(LOG, directory_id, PartitionOffsets(0, 4, 4, 4))
+    disks.write_recovery_points(directory_id)
+    disks.carry_out(Doom(token=2, log=LOG, directory_id=directory_id))
+    later = LogId(partition=PARTITION, topic_id=random_id())
+    with work.operation():
+        disks.carry_out(MakeFolder(token=3, log=later, directory_id=directory_id))
 
 
 OPERATIONS: dict[str, Callable[[Work], None]] = {
@@ -381,6 +408,7 @@ OPERATIONS: dict[str, Callable[[Work], None]] = {
         stopping_in_order,
         moving_to_another_dir,
         deleting_a_partition,
+        making_a_partition_again,
     )
 }
 

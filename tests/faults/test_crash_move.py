@@ -10,20 +10,21 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from raylog.actors.messages import Configured
-from raylog.actors.node.dirs import NodeDirs
-from raylog.actors.node.online_dir import OnlineDir
+from raylog.actors.control import LogId
+from raylog.actors.messages import PartitionOffsets
+from raylog.actors.node.disk_work import DiskWork
+from raylog.actors.node.instructions import Adopt, Copy, Doom, DropCopy, MakeFolder
 from raylog.storage.config import LogConfig
 from raylog.storage.loader import open_log
 from raylog.storage.log import Log
-from raylog.storage.log_dir import CheckpointedOffsets, LogDir
-from raylog.storage.mirror import SETTLED_MS, Mirror
-from raylog.storage.state.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS, read_offsets
+from raylog.storage.mirror import SETTLED_MS
+from raylog.storage.state.checkpoints import CLEANER_OFFSETS, read_offsets
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.logs import PARTITION, TOPIC_ID, batch, records_of
 from raylog.storage.testing.memory import MemoryFileSystem, Stopped, Survives
 
 CLUSTER = "uHx_mWK3Sji2MLBMLyjjfg"
+LOG = LogId(partition=PARTITION, topic_id=TOPIC_ID)
 OLD, NEW = "/disk/a", "/disk/b"
 CONFIG = LogConfig(segment_bytes=300, index_interval_bytes=60)
 CRASHES: list[tuple[Survives, Survives, int]] = [
@@ -48,31 +49,83 @@ class World:
     place: str | None = None  # as the metadata names it
 
 
-def dirs_on(fs: MemoryFileSystem, clock: ManualClock) -> NodeDirs:
-    dirs = NodeDirs(fs, clock, 0)
-    dirs.lock([OLD, NEW], lambda path: LogDir(fs, path, CLUSTER, 1))
-    return dirs
+class Node:
+    """The log dirs of a node, and the log that is served from one of them."""
 
+    def __init__(self, fs: MemoryFileSystem) -> None:
+        self.fs, self.clock = fs, ManualClock()
+        self.work = DiskWork(
+            fs,
+            self.clock,
+            cluster_id=CLUSTER,
+            node_number=1,
+            delete_delay_ms=0,
+            copy_rate=1e9,
+            roll=self._roll,
+        )
+        self.found = self.work.open([OLD, NEW])
+        self.ids = {dir.path: str(dir.directory_id) for dir in self.found.dirs}
+        self.log: Log | None = None
 
-def dir_at(dirs: NodeDirs, path: str) -> OnlineDir:
-    return next(dir for dir in dirs.dirs() if dir.log_dir.path == path)
+    def _roll(self, log: LogId) -> None:
+        assert self.log is not None
+        self.log.roll()
+        self.clock.advance(SETTLED_MS)
+        self.fs.now_ms = self.clock.now_ms()
 
+    def open(self, path: str, *, is_clean: bool) -> Log:
+        """The log, opened as a LogActor does."""
+        directory_id = self.ids[path]
+        self.work.began_opening(LOG, directory_id)
+        offsets = self.work.checkpointed(directory_id, PARTITION)
+        self.log = open_log(
+            self.fs,
+            self.clock,
+            self.work.folder(directory_id, PARTITION),
+            PARTITION,
+            CONFIG,
+            topic_id=TOPIC_ID,
+            is_clean=is_clean,
+            recovery_point=offsets.recovery_point,
+        )
+        return self.log
 
-def open_in(fs: MemoryFileSystem, clock: ManualClock, dir: OnlineDir) -> Log:
-    """The log, opened as a LogActor does."""
-    checkpoint = read_offsets(fs, f"{dir.log_dir.path}/{RECOVERY_POINTS}").get(PARTITION, 0)
-    is_clean = dir.open(PARTITION)
-    folder = dir.folder(PARTITION)
-    return open_log(
-        fs,
-        clock,
-        folder,
-        PARTITION,
-        CONFIG,
-        topic_id=TOPIC_ID,
-        is_clean=is_clean,
-        recovery_point=checkpoint,
-    )
+    def make(self) -> None:
+        self.work.carry_out(MakeFolder(token=1, log=LOG, directory_id=self.ids[OLD]))
+
+    def copy(self, *, is_last: bool) -> None:
+        self.work.carry_out(
+            Copy(
+                token=2,
+                log=LOG,
+                directory_id=self.ids[OLD],
+                target_id=self.ids[NEW],
+                is_last=is_last,
+            )
+        )
+
+    def adopt(self) -> None:
+        self.work.carry_out(Adopt(token=3, log=LOG, directory_id=self.ids[NEW]))
+
+    def doom(self) -> None:
+        self.work.carry_out(Doom(token=4, log=LOG, directory_id=self.ids[OLD]))
+
+    def drop_copies(self) -> None:
+        """As the machine has it done with copies of before."""
+        for folder in self.found.folders:
+            if folder.is_copy:
+                self.work.carry_out(
+                    DropCopy(
+                        token=5,
+                        partition=folder.partition,
+                        topic_id=folder.topic_id,
+                        directory_id=folder.directory_id,
+                    )
+                )
+
+    def remove_deleted(self) -> None:
+        for directory_id in self.ids.values():
+            self.work.remove_deleted(directory_id)
 
 
 def append(world: World, log: Log, count: int) -> None:
@@ -87,32 +140,25 @@ def append(world: World, log: Log, count: int) -> None:
 
 def live(fs: MemoryFileSystem, world: World) -> None:
     """A partition is made, written, moved while it is written, and written on."""
-    clock = ManualClock()
-    dirs = dirs_on(fs, clock)
-    old = dirs.create(PARTITION, TOPIC_ID)
-    new = dir_at(dirs, NEW)
-    dirs.open(PARTITION, TOPIC_ID, old.directory_id, Configured(CONFIG, 0))
+    node = Node(fs)
+    node.make()
     world.place = OLD
-    log = open_in(fs, clock, old)
+    log = node.open(OLD, is_clean=True)
     append(world, log, 8)
-    dirs.record_cleaner_offset(PARTITION, TOPIC_ID, 3)
-    copy = new.log_dir.future_folder(PARTITION)
-    mirror = Mirror(fs, clock, old.folder(PARTITION), copy)
+    node.work.record_cleaner_offset(LOG, node.ids[OLD], 3)
     for _ in range(2):
-        log.roll()
-        clock.advance(SETTLED_MS)
-        fs.now_ms = clock.now_ms()
-        mirror.round()
+        node.copy(is_last=False)
         append(world, log, 3)
     log.close()
-    mirror.round(is_last=True)
-    new.adopt(PARTITION, copy, CheckpointedOffsets(log.recovery_point, 0, log.log_end_offset), 3)
+    end = log.log_end_offset
+    node.work.record_offsets(LOG, node.ids[OLD], PartitionOffsets(0, log.recovery_point, end, end))
+    node.copy(is_last=True)
+    node.adopt()
     world.place = NEW  # the Controller's record is on its disk
-    old.delete(PARTITION)
-    log = open_in(fs, clock, new)
+    node.doom()
+    log = node.open(NEW, is_clean=True)
     append(world, log, 2)
-    for folder in dirs.due_deletions():
-        fs.remove_dir(folder)
+    node.remove_deleted()
 
 
 def begun() -> MemoryFileSystem:
@@ -129,17 +175,16 @@ def stops() -> int:
 
 
 def check(fs: MemoryFileSystem, world: World, place: str, what: str) -> None:
-    clock = ManualClock()
-    dirs = dirs_on(fs, clock)
-    assert dirs.offline == [], what
-    dir = dir_at(dirs, place)
-    log = open_in(fs, clock, dir)
+    node = Node(fs)
+    assert all(dir.state == "online" for dir in node.found.dirs), what
+    log = node.open(place, is_clean=False)
     found = [record.value for record in records_of(log)]
     assert found == world.sent[: len(found)], what
     assert len(found) >= world.durable, what
-    for folder in dirs.due_deletions():
-        fs.remove_dir(folder)
-    assert all(not one.log_dir.listing().futures for one in dirs.dirs()), what
+    node.drop_copies()
+    node.remove_deleted()
+    names = [name for path in (OLD, NEW) for name in fs.list_dir(path)]
+    assert not [name for name in names if name.endswith(("-future", "-delete"))], what
 
 
 @pytest.mark.parametrize("crash", CRASHES, ids=lambda crash: "-".join(map(str, crash)))

@@ -149,10 +149,14 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "moving_to_another_dir": (
         Before("sync target/*-future/*.log", "rename target/*-future -> target/orders-0"),
         Before("sync_dir target/*-future", "rename target/*-future -> target/orders-0"),
+        # else the log could be opened there without its log start offset
+        Before("rename *.tmp -> *log-start*", "rename target/*-future -> target/orders-0"),
     ),
-    "deleting_a_partition": (
-        # else a new partition of the name could begin where this one ends
-        Before("rename orders-0 -> orders-0.*-delete", "rename *.tmp -> recovery-point*"),
+    "deleting_a_partition": (Before("rename orders-0 -> orders-0.*-delete", "sync_dir ."),),
+    "making_a_partition_again": (
+        # a crash must leave no half of a partition, and no partition with checkpoints of another
+        Before("rename *.tmp -> recovery-point*", "rename orders-0.*-delete -> orders-0"),
+        Before("sync_dir orders-0.*-delete", "rename orders-0.*-delete -> orders-0"),
     ),
 }
 

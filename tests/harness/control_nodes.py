@@ -45,6 +45,8 @@ class PerfectNode:
 
     def __init__(self, key: str, *dirs: str, room: int = -1) -> None:
         self.key, self.life, self.room = key, f"{key}-life-1", room
+        self.upkeep: tuple[str, ...] = ()
+        self.upkeep_needed: tuple[str, ...] = ()
         self.dirs = {
             name: DirReport(directory_id=name, path=f"/{name}", state="online") for name in dirs
         }
@@ -67,6 +69,8 @@ class PerfectNode:
             orders=self.obeyed,
             room=self.room,
             is_restarted=self.is_restarted,
+            upkeep=self.upkeep,
+            upkeep_needed=self.upkeep_needed,
         )
 
     def restart(self, *, by_ray: bool = False) -> None:

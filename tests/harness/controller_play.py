@@ -164,6 +164,15 @@ class Play:
             for key in sorted(set(self.nodes) - self.silent - self.away):
                 self.reports(key)
 
+    def settle_node(self, key: str) -> None:
+        """Records reach the disk, and this node does what it is told; the others hear nothing."""
+        self.reports(key)
+        while self.appending is not None or key in self.mail:
+            if self.appending is not None:
+                self.appended()
+            else:
+                self.obeys(key)
+
     def _flow(self) -> None:
         """What is on the way arrives, until nothing is."""
         while True:

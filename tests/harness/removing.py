@@ -1,11 +1,10 @@
 """Have a log's old segments removed at once, as the next round of retention would."""
 
-import ray
-
-from raylog.actors.errors import ConfigUnconfirmed
+from raylog.actors.control import Confirmed
+from raylog.actors.errors import NotLeader
 from raylog.actors.messages import RemovedSegments
 from raylog.actors.runtime.nodes import own_node
-from raylog.actors.upkeep.node_logs import NodeLogs
+from raylog.actors.runtime.stubs import find_log_actor, find_log_manager
 from raylog.storage.names import TopicPartition
 from raylog.storage.testing.waiting import wait_for
 
@@ -17,16 +16,17 @@ def delete_old_segments(namespace: str, topic: str, partition: int = 0) -> Remov
 
     Raises what the partition raises.
     """
-    assert ray.is_initialized()
     key = TopicPartition(topic, partition)
-    logs, answers = NodeLogs(namespace, own_node().key), []
+    rights: list[Confirmed] = []
 
     def is_confirmed() -> bool:
-        answers.append(logs.delete_old_segments([key])[key])
-        return not isinstance(answers[-1], ConfigUnconfirmed)
+        manager = find_log_manager(own_node().key, namespace)
+        if manager is not None:
+            rights.extend(manager.confirmed([key]).get().values())
+        return bool(rights)
 
-    wait_for(is_confirmed, CONFIRMED_WITHIN_S, f"the config of {key} is confirmed")
-    removed = answers[-1]
-    if isinstance(removed, Exception):
-        raise removed
-    return removed
+    wait_for(is_confirmed, CONFIRMED_WITHIN_S, f"the config of {key} is confirmed", poll_s=0.05)
+    log = find_log_actor(key, namespace)
+    if log is None:
+        raise NotLeader(str(key), "its LogActor is not running")
+    return log.delete_old_segments(rights[-1]).get()

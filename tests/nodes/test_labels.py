@@ -48,6 +48,12 @@ def is_answered(question: Callable[[], object]) -> bool:
         return False
 
 
+def is_removed(folder: Path, partition: int) -> bool:
+    """Whether the folder is gone, or is the one of a new partition in its place."""
+    doomed = folder.parent.glob(f"anew-{partition}.*-delete")
+    return not folder.exists() or any(doomed)
+
+
 def was_started_again(actor: Any) -> bool:
     context = actor.__ray_call__.remote(
         lambda _: ray.get_runtime_context().was_current_actor_reconstructed
@@ -140,7 +146,8 @@ def test_a_topic_that_was_deleted_and_made_anew_while_its_node_was_away_begins_e
         place.problem is None for place in broker.create_topic("anew", partitions=3).partitions
     )
     nodes.add("two")
-    folder = Path(there.folder or "")
-    wait_for(lambda: list(folder.parent.glob("*-stray")), 60, "the old folder is set aside")
     wait_for(lambda: list(broker.nodes().values()) == [None] * 3, 60, "three LogManagers")
+    folder = Path(there.folder or "")
+    wait_for(lambda: is_removed(folder, there.partition), 60, "the old folder is removed")
+    assert list(folder.parent.glob("*-stray")) == []
     assert values(broker, "anew") == []

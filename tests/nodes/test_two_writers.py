@@ -12,20 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 
 import raylog
-from raylog.actors.partition.log_actor import LogActor, LogSpec
+from raylog.actors.partition.log_actor import LogActor
 from raylog.actors.runtime.names import Node
 from raylog.actors.runtime.nodes import pinned_to
 from raylog.cluster.broker import Broker
-from raylog.storage.config import LogConfig
+from raylog.storage.errors import LogLocked
 from raylog.storage.files import RealFileSystem
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.batch import iter_batches
-from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.waiting import wait_for
 from raylog.storage.tools.verify import verify_folder
+from tests.harness.bare_logs import bare_spec, settled
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -96,12 +95,9 @@ def test_while_a_node_stands_still_nobody_else_writes_to_its_logs(
     size_bytes = sum(path.stat().st_size for path in folder.glob("*.log"))
     two = nodes.add("two", disk="one")
     wait_for(lambda: "locked" in (broker.nodes().get(two) or ""), 60, "the second node is refused")
-    spec = LogSpec(
-        partition, created.topic_id, str(folder), LogConfig(), False, ProducerExpiration(1000)
-    )
+    spec = bare_spec(partition, created.topic_id, str(folder))
     intruder: Any = LogActor.options(**pinned_to(Node(two))).remote(spec)  # type: ignore[attr-defined]
-    with pytest.raises(ray.exceptions.RayActorError, match="LogLocked"):
-        ray.get(intruder.offsets.remote(), timeout=60)
+    assert isinstance(settled(intruder).problem, LogLocked)
     assert sum(path.stat().st_size for path in folder.glob("*.log")) == size_bytes, "nobody wrote"
 
     frozen.go_on()

@@ -10,8 +10,7 @@ import pytest
 import ray
 
 import raylog
-from raylog.actors.runtime.nodes import own_node
-from raylog.actors.runtime.stubs import find_log_manager
+from raylog.actors.runtime.stubs import find_log_actor
 from raylog.cluster.broker import Broker
 from raylog.cluster.health.facts import Finding
 from raylog.storage.names import TopicPartition
@@ -67,7 +66,7 @@ def test_what_recovery_set_aside_is_told_and_a_command_brings_it_back(
     [status] = broker.status()
     assert [(entry.kind, entry.kept_as) for entry in status.report.records] == [("cut", ASIDE)]
     assert "event=log-mended" in log_of(pid_of(broker))
-    assert placed_report(broker) == status.report, "the answer of opening has it, too"
+    assert said_report(broker) == status.report, "what its LogManager is told has it, too"
     assert broker.stop()
 
     assert run_here("log", "aside", "restore", str(folder), ASIDE, "--allow-gap").lines() == [
@@ -111,7 +110,7 @@ def test_an_accepted_loss_is_settled_when_the_partition_serves(
 def test_a_log_that_is_refused_after_an_orderly_stop_stays_refused_until_it_is_mended(
     namespace: str, log_dir: str
 ) -> None:
-    """The Controller tries again by itself; that must not count as the start after a crash."""
+    """The LogManager tries again by itself; that must not count as the start after a crash."""
     broker = raylog.start([log_dir], namespace=namespace)
     broker.create_topic("t", partitions=1, config={"segment.bytes": 1 << 20})
     with broker.producer() as producer:
@@ -122,8 +121,14 @@ def test_a_log_that_is_refused_after_an_orderly_stop_stays_refused_until_it_is_m
     renamed = (folder / FILE).rename(folder / f"{FILE}.deleted")
 
     again = raylog.start([log_dir], namespace=namespace)
-    wait_for(lambda: refusals(folder) >= 3, 60, "the Controller has tried again, and again")
-    assert ["FlushedRecordsMissing" in finding.what for finding in again.health()] == [True]
+    wait_for(
+        lambda: refusals(folder) >= 3,
+        120,
+        "the LogManager has tried again, and again",
+        poll_s=0.5,
+    )
+    [finding] = again.health()
+    assert (finding.severity, "are missing in the log" in finding.what) == ("error", True)
     assert again.stop()
     assert (Path(log_dir) / ".kafka_cleanshutdown").exists()
     renamed.rename(folder / FILE)
@@ -151,14 +156,12 @@ def log_of(pid: int) -> str:
 def refusals(folder: Path) -> int:
     """How many LogActors did not open the log."""
     logs = Path(ray._private.worker._global_node.get_session_dir_path()) / "logs"
-    texts = [path.read_text() for path in logs.glob("worker-*.err")]
-    return sum(f"FlushedRecordsMissing: {folder}" in text for text in texts)
+    lines = [line for path in logs.glob("worker-*.err") for line in path.read_text().splitlines()]
+    return sum("event=log-refused" in line and str(folder) in line for line in lines)
 
 
-def placed_report(broker: Broker) -> object:
-    """What the LogManager answers when it opens the partition that runs already."""
-    manager = find_log_manager(own_node().key, broker.namespace)
-    assert manager is not None
-    [hosted] = manager.hosted().get()
-    placed = manager.handle.open_partition.remote(TOPIC, hosted.topic_id, hosted.config)
-    return ray.get(placed, timeout=60).report
+def said_report(broker: Broker) -> object:
+    """What the LogActor tells its LogManager."""
+    log = find_log_actor(TOPIC, broker.namespace)
+    assert log is not None
+    return log.says().get(60).opening

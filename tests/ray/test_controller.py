@@ -1,405 +1,342 @@
-"""A Controller, made in the test's own process with real LogManagers: what it answers while it
-works, and how little of a failure it leaves."""
+"""A Controller while others hang or die: what it answers, and how little a failure leaves.
 
+Its rules are in the transcripts of its machine (``tests/transcripts/test_controller_*.py``).
+"""
+
+import os
+import signal
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
 import pytest
 import ray
 
-from raylog.actors.errors import BrokerRunning, NotLeader, RequestTimedOut, TopicBusy
-from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.runtime.calls import Call
+import raylog
+from raylog.actors.errors import BrokerRunning, NotLeader, TopicBusy, TopicExists
 from raylog.actors.runtime.handles import find, running
-from raylog.actors.runtime.names import Node, log_actor_name, log_manager_name
+from raylog.actors.runtime.names import CONTROLLER, LOG, log_manager_name
 from raylog.actors.runtime.nodes import own_node_id
-from raylog.cluster.controller import controller_actor as controller_module
-from raylog.cluster.controller.controller_actor import ControllerImpl
-from raylog.cluster.controller.jobs import Jobs
-from raylog.cluster.controller.metadata import Topic, topic_removed_record
-from raylog.cluster.controller.opening import Claim
-from raylog.cluster.controller.placement import wanted_of
-from raylog.cluster.controller.state import LeftOver
-from raylog.storage.errors import InvalidConfig, LogMissing, RaylogError
+from raylog.cluster.broker import Broker
+from raylog.cluster.controller.stub import ControllerStub, find_controller
+from raylog.storage.errors import InvalidConfig, LogLocked, LogMissing, RaylogError
+from raylog.storage.files import RealFileSystem
+from raylog.storage.loader import create_log
 from raylog.storage.names import DELETE_DIR_SUFFIX, TopicPartition
+from raylog.storage.state.properties import random_id
 from raylog.storage.testing.waiting import wait_for
+from tests.harness.nodes import send_signal
 
-get = Call.get
-PROMPT_S = 10.0  # an answer that waits for another actor here would wait for ever
+PROMPT_S = 5.0  # an answer that waits for another actor here comes later, or never
+DEADLINE_S = 90.0
+METADATA = "__cluster_metadata-0"
+
+pytestmark = pytest.mark.timeout(300)
 
 
-class Broker:
-    """A Controller's life in this process; another one on the same dirs can follow."""
+class Cluster:
+    """A broker over one log dir; another one on the same dir can follow."""
 
     def __init__(self, log_dir: str) -> None:
-        self.log_dir, self.namespace = Path(log_dir), f"broker-{uuid.uuid4().hex[:8]}"
-        self.controller = self.another()
+        self.log_dir = Path(log_dir)
+        self.namespace = f"broker-{uuid.uuid4().hex[:8]}"
+        self.broker = self.start()
 
-    def another(self) -> ControllerImpl:
-        config = BrokerConfig.parse({"log.dirs": [str(self.log_dir)]})
-        return ControllerImpl(self.namespace, config)
+    def start(self) -> Broker:
+        return raylog.start([str(self.log_dir)], namespace=self.namespace)
+
+    @property
+    def controller(self) -> ControllerStub:
+        controller = find_controller(self.namespace)
+        assert controller is not None
+        return controller
+
+    @property
+    def log_manager(self) -> Any:
+        return find(log_manager_name(own_node_id()), self.namespace)
 
     def folders(self) -> list[str]:
         """The partitions' folders, without those that wait to be removed."""
         found = sorted(path.name for path in self.log_dir.iterdir() if path.is_dir())
-        return [
-            name
-            for name in found
-            if name != "__cluster_metadata-0" and not name.endswith(DELETE_DIR_SUFFIX)
-        ]
+        return [name for name in found if name != METADATA and not name.endswith(DELETE_DIR_SUFFIX)]
 
-    def nothing_runs(self) -> bool:
-        return not running(self.namespace)
+    def pids(self) -> list[int]:
+        """Of the LogActors."""
+        return [status.pid for status in self.broker.status()]
+
+    def put_in_the_way(self, partition: str) -> Path:
+        """A folder of another topic, where a partition's would be made."""
+        path = self.log_dir / partition
+        create_log(RealFileSystem(), str(path), random_id())
+        return path
+
+    def serves(self, topic: str, partition: int = 0) -> bool:
+        try:
+            why = self.controller.explain(TopicPartition(topic, partition)).get(DEADLINE_S)
+        except (RaylogError, AssertionError):  # the Controller is away
+            return False
+        return why is None
 
 
 @pytest.fixture
-def broker(local_ray: None, log_dir: str) -> Iterator[Broker]:
-    made = Broker(log_dir)
-    made.controller.start()
+def cluster(local_ray: None, log_dir: str) -> Iterator[Cluster]:
+    made = Cluster(log_dir)
     yield made
-    made.controller.shutdown()
-    wait_for(made.nothing_runs, 30, "all actors have ended")
+    made.broker.stop()
+    wait_for(lambda: not running(made.namespace), DEADLINE_S, "all actors have ended")
 
 
-@pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(8) as threads:
-        yield threads
+def pid_of(actor: Any) -> int:
+    return int(ray.get(actor.__ray_call__.remote(lambda _: os.getpid()), timeout=DEADLINE_S))
 
 
-class Held:
-    """Answers to the Controller, held back from the moment that they are waited for until
-    ``release``."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, prefix: str) -> None:
-        self.reached, self._released = Event(), Event()
-
-        def held(call: Call[Any], timeout_s: float = 30.0) -> Any:
-            if call.what.startswith(prefix):
-                self.reached.set()
-                assert self._released.wait(60)
-            return get(call, timeout_s)
-
-        patch.setattr(Call, "get", held)
-
-    def release(self) -> None:
-        self._released.set()
+@contextmanager
+def standing_still(actor: Any) -> Iterator[int]:
+    """The actor's process is stopped meanwhile, unless it is killed; yields its pid."""
+    pid = pid_of(actor)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield pid
+    finally:
+        send_signal(pid, signal.SIGCONT)
 
 
-def failing(patch: pytest.MonkeyPatch, prefix: str, error: BaseException) -> None:
-    """The Controller's waiting for such an answer ends with ``error``."""
-
-    def fail(call: Call[Any], timeout_s: float = 30.0) -> Any:
-        if call.what.startswith(prefix):
-            raise error
-        return get(call, timeout_s)
-
-    patch.setattr(Call, "get", fail)
+# -- while a LogManager hangs ----------------------------------------------------------------------
 
 
-# -- the lock --------------------------------------------------------------------------------------
+def check_look_ups(cluster: Cluster) -> None:
+    """They are answered at once, and right."""
+    controller = cluster.controller
+    assert "old" in controller.list_topics().get(PROMPT_S)
+    assert controller.explain(TopicPartition("old", 0)).get(PROMPT_S) is None
+    assert controller.describe_topic("old").get(PROMPT_S).name == "old"
+    assert controller.topic_metadata("old").get(PROMPT_S).topic == "old"
+    assert list(controller.nodes().get(PROMPT_S)) == [own_node_id()]
 
 
-def look_ups(controller: ControllerImpl, pool: ThreadPoolExecutor) -> list[Any]:
-    questions: list[Callable[[], Any]] = [
-        controller.list_topics,
-        lambda: controller.explain("old", 0),
-        lambda: controller.describe_topic("old").name,
-        controller.nodes,
-    ]
-    return [pool.submit(question).result(PROMPT_S) for question in questions]
-
-
-@pytest.mark.parametrize("step", ["creating new", "opening new"])
 def test_look_ups_are_answered_while_a_topic_is_made_and_its_name_is_taken(
-    broker: Broker, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, step: str
+    cluster: Cluster,
 ) -> None:
-    controller = broker.controller
-    controller.create_topic("old", 1, {})
-    held = Held(monkeypatch, step)
-    making = pool.submit(controller.create_topic, "new", 2, {})
-    assert held.reached.wait(60)
-    try:
-        assert look_ups(controller, pool) == [["old"], None, "old", {own_node_id(): None}]
-        with pytest.raises(TopicBusy):
-            pool.submit(controller.create_topic, "new", 1, {}).result(PROMPT_S)
-    finally:
-        held.release()
-    assert len(making.result(60).partitions) == 2
-    assert controller.list_topics() == ["new", "old"]
+    cluster.broker.create_topic("old", 1)
+    with standing_still(cluster.log_manager):
+        making = cluster.controller.create_topic("new", 2, {})
+        wait_for(lambda: "new" in cluster.broker.list_topics(), DEADLINE_S, "it is begun")
+        check_look_ups(cluster)
+        with pytest.raises(TopicExists):
+            cluster.controller.create_topic("new", 1, {}).get(PROMPT_S)
+    assert [place.problem for place in making.get(DEADLINE_S).partitions] == [None, None]
+    assert cluster.broker.list_topics() == ["new", "old"]
 
 
-def test_look_ups_are_answered_while_a_topic_is_deleted_and_its_name_is_taken_until_then(
-    broker: Broker, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+def test_look_ups_are_answered_while_a_topic_is_deleted(cluster: Cluster) -> None:
+    cluster.broker.create_topic("old", 1)
+    cluster.broker.create_topic("gone", 1)
+    with standing_still(cluster.log_manager):
+        deleting = cluster.controller.delete_topic("gone")
+        wait_for(lambda: cluster.broker.list_topics() == ["old"], DEADLINE_S, "it is begun")
+        check_look_ups(cluster)
+    deleting.get(DEADLINE_S)
+    assert cluster.folders() == ["old-0"]
+    assert cluster.broker.create_topic("gone", 1).partitions[0].problem is None
+
+
+def test_calls_are_refused_at_once_while_the_broker_stops(cluster: Cluster) -> None:
+    cluster.broker.create_topic("old", 1)
+    with standing_still(cluster.log_manager):
+        stopping = cluster.controller.shutdown()
+
+        def is_refused() -> bool:
+            try:
+                cluster.controller.list_topics().get(PROMPT_S)
+            except NotLeader as error:
+                return "it is stopping" in str(error)
+            return False
+
+        wait_for(is_refused, DEADLINE_S, "a look-up is refused")
+        with pytest.raises(NotLeader, match="it is stopping"):
+            cluster.controller.create_topic("new", 1, {}).get(PROMPT_S)
+        assert not stopping.is_answered()
+    assert stopping.get(DEADLINE_S)
+
+
+def test_the_log_dirs_of_a_node_that_does_not_answer_are_told_from_its_last_report(
+    cluster: Cluster,
 ) -> None:
-    controller = broker.controller
-    controller.create_topic("old", 1, {})
-    controller.create_topic("gone", 1, {})
-    held = Held(monkeypatch, "removing gone")
-    deleting = pool.submit(controller.delete_topic, "gone")
-    assert held.reached.wait(60)
-    try:
-        assert look_ups(controller, pool) == [["old"], None, "old", {own_node_id(): None}]
-        with pytest.raises(TopicBusy):
-            pool.submit(controller.create_topic, "gone", 1, {}).result(PROMPT_S)
-    finally:
-        held.release()
-    deleting.result(60)
-    assert controller.create_topic("gone", 1, {}).name == "gone"
+    with standing_still(cluster.log_manager):
+        assert [one.path for one in cluster.broker.log_dirs()] == [str(cluster.log_dir)]
 
 
-def test_look_ups_are_refused_at_once_while_the_broker_stops(
-    broker: Broker, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+def test_a_config_that_was_written_down_but_not_told_is_told_by_the_next_life(
+    cluster: Cluster,
 ) -> None:
-    controller = broker.controller
-    controller.create_topic("old", 1, {})
-    held = Held(monkeypatch, "stopping LogManager")
-    stopping = pool.submit(controller.shutdown)
-    assert held.reached.wait(60)
-    try:
-        for question in (controller.list_topics, lambda: controller.explain("old", 0)):
-            with pytest.raises(NotLeader, match="starting or stopping"):
-                pool.submit(question).result(PROMPT_S)
-    finally:
-        held.release()
-    assert stopping.result(60)
+    cluster.broker.create_topic("t", 1)
+    with standing_still(cluster.log_manager):
+        altered = cluster.broker.alter_topic_config("t", {"max.message.bytes": 77})
+        assert altered.outdated == (0,)
+        os.kill(pid_of(cluster.controller.handle), signal.SIGKILL)
+
+    def obeys() -> bool:
+        try:
+            return cluster.broker.describe_topic("t").outdated == ()
+        except RaylogError:
+            return False
+
+    wait_for(obeys, DEADLINE_S, "the partition obeys", poll_s=0.1)
+    assert cluster.broker.describe_topic("t").config == {"max.message.bytes": 77}
+    says = ray.get(cluster.broker.partition("t", 0).says.remote(), timeout=DEADLINE_S)
+    assert says.config.max_message_bytes == 77
 
 
-def test_a_topic_that_is_gone_when_its_opening_is_answered_leaves_no_trace(broker: Broker) -> None:
-    directory_id = next(iter(broker.controller._placement.node_of))
-    ghost = Topic("ghost", "id", {}, (directory_id,))
-    [wanted] = wanted_of([ghost])
-    [manager] = broker.controller._managers.values()
-    claim = Claim(wanted, manager)
-    broker.controller._record_opening(claim, LogMissing("/ghost-0", "gone"))
-    assert not isinstance(broker.controller._placement.explain(ghost, 0), LogMissing)
-
-
-def test_a_node_that_does_not_answer_is_left_out_of_the_log_dirs(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+def test_what_a_deletion_has_left_over_is_removed_by_the_next_log_manager(
+    cluster: Cluster,
 ) -> None:
-    assert [one.path for one in broker.controller.log_dirs()] == [str(broker.log_dir)]
-    failing(monkeypatch, "the log dirs", RequestTimedOut("the log dirs", 30_000))
-    assert broker.controller.log_dirs() == []
+    cluster.broker.create_topic("gone", 1)
+    with standing_still(cluster.log_manager) as pid:
+        deleting = cluster.controller.delete_topic("gone")
+        wait_for(lambda: cluster.broker.list_topics() == [], DEADLINE_S, "it is written down")
+        assert cluster.folders() == ["gone-0"]
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not cluster.folders(), DEADLINE_S, "the folder is removed", poll_s=0.1)
+    deleting.get(DEADLINE_S)
 
 
 # -- topics ----------------------------------------------------------------------------------------
 
 
-def test_a_topic_whose_partition_cannot_be_opened_is_refused_and_leaves_nothing(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+def test_a_topic_of_which_a_partition_cannot_be_made_is_refused_and_leaves_nothing(
+    cluster: Cluster,
 ) -> None:
-    opening = broker.controller._opening
-
-    def one_fails(manager: Any, partition: TopicPartition, topic: Topic, directory_id: str) -> Any:
-        other = topic._replace(topic_id="another") if partition.partition == 1 else topic
-        return opening(manager, partition, other, directory_id)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(broker.controller, "_opening", one_fails)
-        with pytest.raises(RaylogError, match="belongs to topic id"):
-            broker.controller.create_topic("half", 3, {})
-    assert broker.controller.list_topics() == []
-    assert broker.folders() == []
+    other = cluster.put_in_the_way("half-1")
+    content = (other / "partition.metadata").read_bytes()
+    with pytest.raises(RaylogError):
+        cluster.broker.create_topic("half", 3)
+    assert cluster.broker.list_topics() == []
+    wait_for(lambda: cluster.folders() == ["half-1"], DEADLINE_S, "nothing of it is left")
+    assert (other / "partition.metadata").read_bytes() == content, "nor was the other touched"
     wait_for(
-        lambda: not [name for name in running(broker.namespace) if name.startswith("Log:")],
-        30,
+        lambda: not [name for name in running(cluster.namespace) if name.startswith(LOG)],
+        DEADLINE_S,
         "no LogActor is left",
     )
-    assert broker.controller.create_topic("half", 3, {}).partitions[1].problem is None
+    other.rename(cluster.log_dir.with_name("elsewhere"))
+    made = cluster.broker.create_topic("half", 3)
+    assert [place.problem for place in made.partitions] == [None] * 3
 
 
-def test_partitions_that_cannot_be_opened_are_not_added_and_leave_nothing(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+def test_partitions_that_cannot_be_made_are_not_added_and_leave_nothing(
+    cluster: Cluster,
 ) -> None:
-    broker.controller.create_topic("t", 1, {})
-    with monkeypatch.context() as patch:
-        failing(patch, "opening t", RequestTimedOut("opening t", 1))
-        with pytest.raises(RequestTimedOut):
-            broker.controller.add_partitions("t", 3)
-    assert broker.folders() == ["t-0"]
-    assert len(broker.controller.describe_topic("t").partitions) == 1
-    assert broker.controller.add_partitions("t", 3).partitions[2].problem is None
+    cluster.broker.create_topic("t", 1)
+    other = cluster.put_in_the_way("t-2")
+    with pytest.raises(RaylogError):
+        cluster.broker.add_partitions("t", 3)
+    wait_for(lambda: cluster.folders() == ["t-0", "t-2"], DEADLINE_S, "nothing of it is left")
+    assert len(cluster.broker.describe_topic("t").partitions) == 1
+    other.rename(cluster.log_dir.with_name("elsewhere"))
+
+    def are_added() -> bool:
+        try:
+            cluster.broker.add_partitions("t", 3)
+        except TopicBusy:  # the nodes have not reported yet that nothing is left
+            return False
+        return True
+
+    wait_for(are_added, DEADLINE_S, "they are added", poll_s=0.1)
+    places = cluster.broker.describe_topic("t").partitions
+    assert [place.problem for place in places] == [None] * 3
 
 
-def test_a_topic_that_is_extended_can_be_configured_meanwhile_but_not_deleted(
-    broker: Broker, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    controller = broker.controller
-    controller.create_topic("t", 1, {})
-    held = Held(monkeypatch, "opening t")
-    extending = pool.submit(controller.add_partitions, "t", 3)
-    assert held.reached.wait(60)
-    try:
-        with pytest.raises(TopicBusy, match="extended"):
-            controller.delete_topic("t")
-        altered = pool.submit(controller.alter_topic_config, "t", {"retention.ms": 5}, ())
-        assert altered.result(PROMPT_S).config == {"retention.ms": 5}
-    finally:
-        held.release()
-    assert extending.result(60).config == {"retention.ms": 5}
-    controller._configure()
-    assert controller._placement.outdated(controller._wanted()) == []
-
-
-def test_a_config_that_was_written_down_but_not_told_is_told_by_the_next_life(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    controller = broker.controller
-    controller.create_topic("t", 1, {})
-    monkeypatch.setattr(ControllerImpl, "_see_through", lambda *_: None)
-    monkeypatch.setattr(ControllerImpl, "_configure", lambda _: None)
-    controller.alter_topic_config("t", {"max.message.bytes": 77}, ())
-    manager: Any = find(log_manager_name(own_node_id()), broker.namespace)
-    topic_id = controller.describe_topic("t").topic_id
-
-    def told() -> Any:
-        asked = manager.config_of.remote(TopicPartition("t", 0), topic_id)
-        return ray.get(asked, timeout=30).config
-
-    assert told().max_message_bytes != 77
-    controller._stopped.set()  # killed: nothing is closed in order, and the actors live on
-    assert controller._metadata is not None
-    controller._metadata.close()
-    monkeypatch.undo()
-    broker.controller = broker.another()
-    broker.controller.start()
-    assert told().max_message_bytes == 77
-
-
-def test_a_config_value_of_numpys_is_kept_as_the_number_that_it_is(broker: Broker) -> None:
-    described = broker.controller.create_topic("numbers", 1, {"retention.ms": np.int64(5000)})
+def test_a_config_value_of_numpys_is_kept_as_the_number_that_it_is(cluster: Cluster) -> None:
+    described = cluster.broker.create_topic("numbers", 1, {"retention.ms": np.int64(5000)})
     assert described.config == {"retention.ms": 5000}
     assert type(described.config["retention.ms"]) is int
     with pytest.raises(InvalidConfig, match=r"retention\.ms"):
-        broker.controller.create_topic("odd", 1, {"retention.ms": object()})
-    assert broker.folders() == ["numbers-0"]
+        cluster.broker.create_topic("odd", 1, {"retention.ms": [1]})
+    assert cluster.folders() == ["numbers-0"]
 
 
 # -- starting --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", ["LogManager", "looking through", "the watch", "waiting for all"])
-def test_a_start_that_fails_or_is_interrupted_leaves_nothing_running(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    broker.controller.create_topic("kept", 1, {})
-    broker.controller.shutdown()
-    with monkeypatch.context() as patch:
-        if step == "the watch":
-            patch.setattr(ControllerImpl, "_watch_once", lambda _: failing_now(KeyboardInterrupt()))
-        elif step == "waiting for all":
-            wait = Jobs.wait
-            patch.setattr(
-                Jobs,
-                "wait",
-                lambda self, s=None: wait(self, s) if s else failing_now(KeyboardInterrupt()),
-            )
-        else:
-            failing(patch, step, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            broker.another().start()
-    wait_for(broker.nothing_runs, 60, "all actors have ended")
-    broker.controller = broker.another()
-    broker.controller.start()
-    assert broker.controller.explain("kept", 0) is None
-
-
-def failing_now(error: BaseException) -> None:
-    raise error
-
-
-def test_a_second_start_is_refused_and_the_first_goes_on(broker: Broker) -> None:
+def test_a_second_start_is_refused_and_the_first_goes_on(cluster: Cluster) -> None:
     with pytest.raises(BrokerRunning):
-        broker.controller.start()
-    assert broker.controller.create_topic("t", 1, {}).partitions[0].problem is None
+        cluster.controller.start().get(DEADLINE_S)
+    assert cluster.broker.create_topic("t", 1).partitions[0].problem is None
 
 
-def test_a_restarted_controller_survives_a_join_that_fails(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+def test_a_restarted_controller_that_cannot_open_its_metadata_tries_again(
+    cluster: Cluster,
 ) -> None:
-    broker.controller.create_topic("kept", 1, {})
-    broker.controller.shutdown()
-    look, failures = (
-        ControllerImpl._look_through,
-        [NotLeader("x", "dying"), ValueError("Ray's own")],
-    )
-
-    def sometimes(controller: ControllerImpl, node: Node, manager: Any) -> Any:
-        if failures:
-            raise failures.pop()
-        return look(controller, node, manager)
-
-    monkeypatch.setattr(ControllerImpl, "_look_through", sometimes)
-    monkeypatch.setattr(controller_module, "is_restarted", lambda: True)
-    broker.controller = broker.another()
-    wait_for(lambda: broker.controller._metadata, 60, "the metadata is open")
-    assert broker.controller.list_topics() == ["kept"]
-    wait_for(lambda: broker.controller.explain("kept", 0) is None, 60, "its partition serves")
-    assert broker.controller.nodes() == {own_node_id(): None}
+    cluster.broker.create_topic("kept", 1)
+    os.kill(pid_of(cluster.controller.handle), signal.SIGKILL)
+    lock = taken(cluster.log_dir / METADATA)
+    try:
+        wait_for(
+            lambda: "cannot open the metadata" in refusal_of(cluster.broker.list_topics),
+            DEADLINE_S,
+            "it says why",
+            poll_s=0.1,
+        )
+    finally:
+        lock.release()
+    wait_for(lambda: cluster.serves("kept"), DEADLINE_S, "it serves again", poll_s=0.1)
+    assert cluster.broker.list_topics() == ["kept"]
+    assert find(CONTROLLER, cluster.namespace) is not None
 
 
-def test_what_a_deletion_has_left_over_is_removed_and_no_stray(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broker.controller.create_topic("gone", 1, {})
-    topic_id = broker.controller._topic("gone").topic_id
-    broker.controller.shutdown()
-    assert broker.folders() == ["gone-0"]
-    broker.controller = again = broker.another()
+def taken(folder: Path) -> Any:
+    """The lock of a folder, as soon as the process that had it is dead."""
+    locks: list[Any] = []
 
-    def deleted() -> None:
-        ControllerImpl._open_metadata(again)
-        again._log.append(topic_removed_record("gone"))
+    def is_taken() -> bool:
+        try:
+            locks.append(RealFileSystem().lock(str(folder)))
+        except LogLocked:
+            return False
+        return True
 
-    monkeypatch.setattr(again, "_open_metadata", deleted)
-    again._note_left_over(LeftOver(TopicPartition("gone", 0), topic_id, "its node's last id"))
-    again.start()
-    assert broker.folders() == []
+    wait_for(is_taken, DEADLINE_S, "the lock is free")
+    return locks[0]
+
+
+def refusal_of(call: Callable[[], object]) -> str:
+    """The error of a call; empty if there is none."""
+    try:
+        call()
+    except RaylogError as error:
+        return str(error)
+    return ""
 
 
 # -- watching --------------------------------------------------------------------------------------
 
 
-def pids(broker: Broker) -> list[int]:
-    """Of the LogActors that the LogManager knows."""
-    manager: Any = find(log_manager_name(own_node_id()), broker.namespace)
-    actors: list[Any] = [
-        find(log_actor_name(one.partition), broker.namespace)
-        for one in ray.get(manager.hosted.remote(), timeout=30)
-    ]
-    return [ray.get(actor.status.remote(), timeout=30).pid for actor in actors]
-
-
-def test_a_log_manager_killed_for_good_is_replaced_and_its_actors_live_on(broker: Broker) -> None:
-    broker.controller.create_topic("t", 1, {})
-    [pid] = pids(broker)
-    name = log_manager_name(own_node_id())
-    before = find(name, broker.namespace)
-    ray.kill(before, no_restart=True)
-    wait_for(lambda: find(name, broker.namespace) not in (None, before), 60, "another LogManager")
-    wait_for(
-        lambda: broker.controller.nodes() == {own_node_id(): None}, 60, "the node has joined again"
-    )
-    wait_for(lambda: pids(broker) == [pid], 60, "its actor is adopted")
-    assert broker.controller.create_topic("u", 1, {}).partitions[0].problem is None
-
-
-def test_a_missing_log_is_served_again_when_its_folder_is_back_and_its_node_joins(
-    broker: Broker, tmp_path: Path
+def test_a_log_manager_killed_for_good_is_replaced_and_its_actors_live_on(
+    cluster: Cluster,
 ) -> None:
-    folder = Path(broker.controller.create_topic("t", 1, {}).partitions[0].folder or "")
-    broker.controller.shutdown()
+    cluster.broker.create_topic("t", 1)
+    [pid] = cluster.pids()
+    before = cluster.log_manager
+    ray.kill(before, no_restart=True)
+    wait_for(lambda: cluster.log_manager not in (None, before), DEADLINE_S, "another LogManager")
+    wait_for(lambda: cluster.serves("t"), DEADLINE_S, "its actor is adopted", poll_s=0.1)
+    assert cluster.pids() == [pid]
+    assert cluster.broker.create_topic("u", 1).partitions[0].problem is None
+    assert cluster.broker.nodes() == {own_node_id(): None}
+
+
+def test_a_missing_log_is_served_again_when_its_folder_is_back_and_its_log_manager_looks(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    folder = Path(cluster.broker.create_topic("t", 1).partitions[0].folder or "")
+    assert cluster.broker.stop()
     folder.rename(tmp_path / "elsewhere")
-    broker.controller = broker.another()
-    broker.controller.start()
-    assert isinstance(broker.controller.explain("t", 0), LogMissing)
+    cluster.broker = cluster.start()
+    why = cluster.controller.explain(TopicPartition("t", 0)).get(DEADLINE_S)
+    assert isinstance(why, LogMissing)
     (tmp_path / "elsewhere").rename(folder)
-    ray.kill(find(log_manager_name(own_node_id()), broker.namespace), no_restart=True)
-    wait_for(lambda: broker.controller.explain("t", 0) is None, 60, "the partition serves again")
-    assert find(log_actor_name(TopicPartition("t", 0)), broker.namespace) is not None
+    ray.kill(cluster.log_manager, no_restart=True)
+    wait_for(lambda: cluster.serves("t"), DEADLINE_S, "the partition serves again", poll_s=0.1)

@@ -37,8 +37,9 @@ class Cluster:
         self.broker: Broker = raylog.start(
             [str(roomy / "log"), str(small / "log")], namespace=f"full-{uuid.uuid4().hex[:8]}"
         )
-        self.broker.create_topic("filler", 1)  # the dir with the fewest is the other one then
         self.broker.create_topic("orders", 1, {"segment.bytes": 1 << 20, "file.delete.delay.ms": 0})
+        if not self.folder().is_relative_to(small):
+            self.broker.move_partition("orders", 0, str(small / "log"))
         assert self.folder().is_relative_to(small)
 
     def folder(self) -> Path:

@@ -11,6 +11,7 @@ import pytest
 import raylog
 from raylog.actors.errors import NoLogDirs
 from raylog.cluster.broker import Broker
+from raylog.cluster.controller.stub import find_controller
 from raylog.storage.errors import DuplicateLogDir, LogDirOffline
 from raylog.storage.testing.waiting import wait_for
 
@@ -77,7 +78,7 @@ def test_a_dir_that_vanishes_takes_only_its_own_partitions_offline_until_a_resta
     gone = cluster.take_away(path)
     wait_for(lambda: cluster.is_offline(lost), DEADLINE_S, "the partition is offline", poll_s=0.1)
     with pytest.raises(
-        LogDirOffline, match=f"log dir {path} is offline: .*the folder is gone.*start the broker"
+        LogDirOffline, match=f"log dir {path} is offline: .*the folder is gone.*repair its disk"
     ):
         cluster.broker.partition(lost, 0)
     cluster.send(other, b"meanwhile")
@@ -100,6 +101,21 @@ def test_a_dir_that_vanishes_takes_only_its_own_partitions_offline_until_a_resta
     cluster.send(lost, b"after")
     assert cluster.values(lost) == [b"before", b"after"]
     assert [(dir.loaded, dir.to_load) for dir in cluster.broker.log_dirs()] == [(2, 2), (1, 1)]
+
+
+def test_a_dir_that_is_back_is_used_again_by_command_without_a_restart(cluster: Cluster) -> None:
+    _, path = cluster.dirs
+    lost = cluster.topic_in(path)
+    gone = cluster.take_away(path)
+    wait_for(partial(cluster.is_offline, lost), DEADLINE_S, "it is offline", poll_s=0.1)
+    gone.rename(path)
+    controller = find_controller(cluster.namespace)
+    assert controller is not None
+    controller.log_dir_online(str(path)).get(DEADLINE_S)
+    wait_for(lambda: not cluster.is_offline(lost), DEADLINE_S, "it is back", poll_s=0.1)
+    cluster.send(lost, b"after")
+    assert cluster.values(lost) == [b"before", b"after"]
+    assert cluster.broker.health() == []
 
 
 def test_a_dir_that_cannot_be_used_at_the_start_is_offline_and_the_other_serves(

@@ -1,315 +1,499 @@
-"""A LogManager, made in the test's own process with real LogActors: adoption, checkpoints,
-deletion, the end."""
+"""A LogManager with real LogActors, ordered about as a Controller would: what it serves, what it
+reports, what it has left when it ends.
 
-import threading
-import time
-import uuid
-from collections.abc import Iterator
+The rules are in the transcripts of its machine (``tests/transcripts/test_node_*.py``); here is that
+disks and actors are as it reports them.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
 
+from raylog.actors.control import (
+    Confirmed,
+    KeepOut,
+    LogId,
+    Move,
+    ReadBack,
+    Remove,
+    Report,
+    Serve,
+    SetAside,
+)
 from raylog.actors.errors import NotLeader
-from raylog.actors.messages import DESIRED_VERSIONS_VERSION, DesiredVersions, NodeState
-from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.log_manager import LogManagerImpl
-from raylog.actors.partition.log_actor import LogActor, LogSpec
-from raylog.actors.runtime.handles import create, find, kill, running
-from raylog.actors.runtime.names import log_actor_name
-from raylog.actors.runtime.nodes import own_node, own_node_id
+from raylog.actors.partition.log_actor import LogActor
+from raylog.actors.runtime.handles import create, find, kill
+from raylog.actors.runtime.names import (
+    compaction_actor_name,
+    log_actor_name,
+    retention_actor_name,
+)
+from raylog.actors.runtime.nodes import own_node
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import DiskFull
+from raylog.storage.errors import InconsistentClusterId, LogLocked, RecordTooLarge
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import create_log
-from raylog.storage.log_dir import LogDir
 from raylog.storage.names import TopicPartition
-from raylog.storage.records.encode import encode_records
-from raylog.storage.state.checkpoints import RECOVERY_POINTS, read_offsets
-from raylog.storage.state.producers import ProducerExpiration
+from raylog.storage.state.checkpoints import RECOVERY_POINTS
 from raylog.storage.state.properties import CLEAN_SHUTDOWN, random_id
+from raylog.storage.testing.logs import batch_of_size
 from raylog.storage.testing.waiting import wait_for
+from tests.harness.bare_logs import bare_spec, settled
+from tests.harness.one_node import (
+    DEADLINE_S,
+    EPOCH,
+    ORDERS,
+    OneNode,
+    entries,
+    is_serving,
+    pid_of,
+)
 
-ORDERS, OTHERS = TopicPartition("orders", 0), TopicPartition("others", 0)
-CLUSTER, NEW, OLD = random_id(), random_id(), random_id()
+OTHERS = LogId(partition=TopicPartition("others", 0), topic_id=random_id())
+ANEW = LogId(partition=ORDERS.partition, topic_id=random_id())  # the topic was made again
+SMALL = LogConfig(max_message_bytes=500)
+LARGE = 501
 
-
-class Node:
-    """A LogManager, and what lies on its disk and runs in its namespace."""
-
-    def __init__(self, log_dir: str, **config: Any) -> None:
-        self.log_dir, self.namespace = log_dir, f"node-{uuid.uuid4().hex[:8]}"
-        self._config = BrokerConfig.parse({"log.dirs": [log_dir], **config})
-        self.manager = self.another()
-
-    def another(self) -> LogManagerImpl:
-        """A LogManager as it is before its start."""
-        return LogManagerImpl(self.namespace, CLUSTER, 1, self._config)
-
-    def make(self, partition: TopicPartition = ORDERS, topic_id: str = NEW) -> None:
-        self.manager.create_partition(partition, topic_id)
-        self.manager.open_partition(partition, topic_id, LogConfig())
-
-    def open(self, partition: TopicPartition = ORDERS, topic_id: str = NEW) -> None:
-        self.manager.open_partition(partition, topic_id, LogConfig())
-
-    def actor(self, partition: TopicPartition = ORDERS) -> Any:
-        return find(log_actor_name(partition), self.namespace)
-
-    def ask(self, method: str, *arguments: Any, partition: TopicPartition = ORDERS) -> Any:
-        return ray.get(getattr(self.actor(partition), method).remote(*arguments), timeout=60)
-
-    def append(self, count: int = 1, partition: TopicPartition = ORDERS) -> None:
-        rows = [(int(time.time() * 1000), None, b"x", ())] * count
-        self.ask("append", bytes(encode_records(rows)), partition=partition)
-
-    def intrude(
-        self, folder: Path, partition: TopicPartition = ORDERS, topic_id: str = OLD
-    ) -> None:
-        """Another topic's LogActor, under the name that the partition's will have."""
-        create_log(RealFileSystem(), str(folder), topic_id)
-        spec = LogSpec(
-            partition, topic_id, str(folder), LogConfig(), False, ProducerExpiration(1000)
-        )
-        create(LogActor, log_actor_name(partition), self.namespace, own_node(), spec)
-        serving = self.ask("serving", partition=partition)
-        assert serving[:3] == (topic_id, str(folder), own_node_id())
-
-    def recovery_points(self) -> dict[TopicPartition, int]:
-        return read_offsets(RealFileSystem(), f"{self.log_dir}/{RECOVERY_POINTS}")
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
-def node(local_ray: None, log_dir: str) -> Iterator[Node]:
-    made = Node(log_dir)
-    made.manager.start()
+def node(local_ray: None, tmp_path: Path) -> Iterator[OneNode]:
+    made = OneNode(tmp_path)
+    made.start()
     yield made
-    made.manager.shutdown()
-    wait_for(lambda: not running(made.namespace), 30, "all actors have ended")
+    made.end()
+
+
+@pytest.fixture
+def two_dirs(local_ray: None, tmp_path: Path) -> Iterator[OneNode]:
+    made = OneNode(tmp_path, "ab", **{"log.segment.delete.delay.ms": 0})
+    made.start()
+    yield made
+    made.end()
+
+
+# -- serving ---------------------------------------------------------------------------------------
+
+
+def test_a_log_that_is_ordered_is_made_served_and_written_to(node: OneNode) -> None:
+    served = node.make()
+    assert (served.leader_epoch, served.config_version, served.problem) == (0, 0, None)
+    assert node.append(3) == 0
+    assert node.folders() == ["orders-0"]
+    node.wait_for_log("serving", log_end_offset=3)
+
+
+def test_a_config_that_is_ordered_counts_in_the_actor_that_runs(node: OneNode) -> None:
+    served = node.make()
+    pid = node.pid()
+    node.serve(ORDERS, served.directory_id, 2, max_message_bytes=SMALL.max_message_bytes)
+    with pytest.raises(RecordTooLarge):
+        node.ask("append", bytes(batch_of_size(LARGE)))
+    assert node.call("order_of", ORDERS).config == SMALL
+    node.order(
+        Serve(
+            log=ORDERS,
+            directory_id=served.directory_id,
+            config=LogConfig(),
+            config_version=1,
+        )
+    )
+    node.make(OTHERS)  # what was ordered before is obeyed by now
+    assert node.wait_for_log("serving").config_version == 2, "an older one comes late"
+    assert node.call("order_of", ORDERS).config_version == 2
+    assert node.pid() == pid
+
+
+def test_a_log_that_cannot_be_opened_is_reported_with_the_reason(node: OneNode) -> None:
+    served = node.make()
+    node.append()
+    assert node.shutdown()
+    metadata = node.dirs[0] / "orders-0" / "partition.metadata"
+    content = metadata.read_bytes()
+    folder = str(node.dirs[0] / "orders-0")
+    spec = bare_spec(ORDERS.partition, ORDERS.topic_id, folder)
+    intruder: Any = LogActor.remote(spec)  # type: ignore[attr-defined]
+    assert settled(intruder).state == "serving"
+    node.start()
+    node.order(
+        Serve(
+            log=ORDERS,
+            directory_id=served.directory_id,
+            config=LogConfig(),
+            config_version=0,
+        )
+    )
+
+    def is_refused(report: Report) -> bool:
+        return any("lock" in str(entry.problem) for entry in entries(report, ORDERS))
+
+    node.wait_for(is_refused, "it says why")
+    ray.get(intruder.close.remote(), timeout=DEADLINE_S)
+    ray.kill(intruder)
+    node.serve(ORDERS, served.directory_id)
+    assert node.log_end_offset() == 1
+    assert metadata.read_bytes() == content
+
+
+def test_an_actor_of_another_topic_under_the_partitions_name_is_replaced(
+    node: OneNode, tmp_path: Path
+) -> None:
+    folder = tmp_path / "elsewhere" / "orders-0"
+    folder.parent.mkdir()
+    create_log(RealFileSystem(), str(folder), ANEW.topic_id)
+    name = log_actor_name(ANEW.partition)
+    create(
+        LogActor,
+        name,
+        node.namespace,
+        own_node(),
+        bare_spec(ANEW.partition, ANEW.topic_id, str(folder)),
+    )
+    node.make()
+    assert node.append() == 0
+    assert node.ask("says").log == ORDERS
+
+
+# -- deaths ----------------------------------------------------------------------------------------
+
+
+def test_actors_live_on_while_their_log_manager_is_killed_and_are_adopted(
+    node: OneNode,
+) -> None:
+    served = node.make()
+    node.append(2)
+    pid, life = node.pid(), node.report().life
+    os.kill(node.manager_pid(), signal.SIGKILL)
+    again = node.wait_for(
+        lambda report: report.life != life and is_serving(report), "another life has adopted it"
+    )
+    assert again.is_restarted
+    assert again.controller_epoch == EPOCH
+    assert node.append() == 2
+    node.serve(ORDERS, served.directory_id, 1)
+    assert node.pid() == pid
+
+
+def test_a_log_manager_that_is_made_anew_adopts_them_as_well(node: OneNode) -> None:
+    node.make()
+    pid = node.pid()
+    node.kill_manager()
+    assert not node.start().is_restarted
+    node.wait_for(is_serving, "it is adopted")
+    assert node.pid() == pid
+
+
+@pytest.mark.parametrize("is_for_good", [False, True], ids=["SIGKILL", "for good"])
+def test_a_log_actor_that_dies_is_started_again(node: OneNode, is_for_good: bool) -> None:
+    served = node.make()
+    node.append(2)
+    if is_for_good:
+        ray.kill(node.actor(), no_restart=True)
+    else:
+        os.kill(node.pid(), signal.SIGKILL)
+    node.wait_for_log(
+        "serving", directory_id=served.directory_id, leader_epoch=served.leader_epoch + 1
+    )
+    assert node.append() == 2
+
+
+def test_an_actor_that_dies_while_its_log_manager_is_away_waits_for_orders(
+    node: OneNode,
+) -> None:
+    served = node.make()
+    node.append(2)
+    node.kill_manager()
+    os.kill(node.pid(), signal.SIGKILL)
+
+    def is_learning() -> bool:
+        try:
+            return bool(node.ask("says").state == "learning")
+        except NotLeader:  # Ray starts it again just now
+            return False
+
+    wait_for(is_learning, DEADLINE_S, "it waits", poll_s=0.1)
+    with pytest.raises(NotLeader, match="waits for its LogManager"):
+        node.append()
+    node.start()
+    node.serve(ORDERS, served.directory_id, 1)
+    assert node.append() == 2
+
+
+def test_a_closed_actor_is_replaced(node: OneNode) -> None:
+    served = node.make()
+    node.append(2)
+    node.ask("close")
+    node.wait_for_log("serving", leader_epoch=served.leader_epoch + 1)
+    assert node.append() == 2
+
+
+# -- removal ---------------------------------------------------------------------------------------
+
+
+def test_a_log_that_is_removed_leaves_neither_actor_nor_folder(node: OneNode) -> None:
+    node.make()
+    node.make(OTHERS)
+    node.order(Remove(log=ORDERS))
+    node.wait_for(lambda report: not entries(report, ORDERS), "it is gone")
+    assert node.folders() == ["others-0"]
+    wait_for(lambda: node.actor() is None, DEADLINE_S, "its actor has ended")
+    assert node.append(log=OTHERS) == 0
+
+
+def test_another_topics_log_of_the_same_name_is_not_removed(node: OneNode) -> None:
+    node.make()
+    number = node.order(Remove(log=ANEW))
+    node.wait_for(lambda report: report.orders == number, "the orders are obeyed")
+    assert node.append() == 0
+    assert node.folders() == ["orders-0"]
+
+
+def test_a_topic_made_anew_does_not_begin_where_the_old_ones_checkpoint_left_off(
+    node: OneNode,
+) -> None:
+    node.make()
+    node.make(OTHERS)
+    for log in (ORDERS, OTHERS):
+        node.append(7, log)
+        node.ask("flush", log=log)
+    both = {ORDERS.partition: 7, OTHERS.partition: 7}
+    wait_for(lambda: node.recovery_points() == both, DEADLINE_S, "the checkpoint is written")
+    node.order(Remove(log=ORDERS))
+    node.wait_for(lambda report: not entries(report, ORDERS), "it is gone")
+    made = node.make(ANEW)
+    assert node.ask("offsets") == (0, 0, 0, 0)
+    os.kill(node.pid(), signal.SIGKILL)
+    node.wait_for_log("serving", ANEW, leader_epoch=made.leader_epoch + 1)
+    assert node.ask("offsets") == (0, 0, 0, 0)
+    wait_for(
+        lambda: node.recovery_points() == {**both, ANEW.partition: 0},
+        DEADLINE_S,
+        "the checkpoint has the new one's",
+    )
+
+
+def test_a_folder_of_no_topic_is_set_aside_by_order_and_kept(node: OneNode) -> None:
+    assert node.shutdown()
+    create_log(RealFileSystem(), str(node.dirs[0] / "gone-0"), ANEW.topic_id)
+    node.start()
+    gone = LogId(partition=TopicPartition("gone", 0), topic_id=ANEW.topic_id)
+    found = node.wait_for_log("found", gone)
+    node.order(
+        SetAside(partition=gone.partition, topic_id=gone.topic_id, directory_id=found.directory_id)
+    )
+    node.wait_for(lambda report: not entries(report, gone), "it is set aside")
+    [stray] = node.folders()
+    assert stray.startswith("gone-0.")
+    assert stray.endswith("-stray")
+
+
+# -- whose orders ----------------------------------------------------------------------------------
+
+
+def test_a_controller_of_a_lower_epoch_is_refused_in_this_life_and_the_next(
+    node: OneNode,
+) -> None:
+    node.make()
+    number = node.order(epoch=EPOCH + 2)
+    node.wait_for(lambda report: report.orders == number, "a higher epoch is obeyed")
+    node.order(Remove(log=ORDERS), epoch=EPOCH)
+    refusals = node.controller.refusals
+    told = (node.key, EPOCH + 2)
+    wait_for(lambda: told in ray.get(refusals.remote()), DEADLINE_S, "it is refused", poll_s=0.05)
+    assert node.append() == 0
+    assert node.shutdown()
+    assert node.start().controller_epoch == EPOCH + 2
+
+
+def test_a_log_manager_with_another_config_is_not_started(node: OneNode) -> None:
+    assert node.call("start", node.config), "it runs already"
+    other = replace(node.config, num_partitions=node.config.num_partitions + 1)
+    assert not node.call("start", other)
+    node.make()
+
+
+def test_a_log_dir_that_is_in_use_or_another_clusters_is_refused(
+    node: OneNode, tmp_path: Path
+) -> None:
+    other = OneNode(tmp_path)
+    other.begin()
+    with pytest.raises(LogLocked):
+        other.call("start", other.config)
+    other.kill_manager()
+    assert node.shutdown()
+    other.begin(cluster_id=random_id())
+    with pytest.raises(InconsistentClusterId):
+        other.call("start", other.config)
+    other.kill_manager()
+    other.start()
+    other.end()
+
+
+# -- disks -----------------------------------------------------------------------------------------
+
+
+def test_a_dir_that_vanishes_is_reported_and_its_logs_are_served_again_when_it_was_read_back(
+    two_dirs: OneNode,
+) -> None:
+    node = two_dirs
+    first, second = node.make(), node.make(OTHERS)
+    assert first.directory_id != second.directory_id, "each in the emptier dir"
+    node.append(2)
+    path = next(dir for dir in node.dirs if node.id_of(dir) == first.directory_id)
+    gone = path.with_name("gone")
+    path.rename(gone)
+    assert "the folder is gone" in node.wait_for_dir(path, "offline").why
+    node.wait_for_log("failed")
+    wait_for(lambda: node.actor() is None, DEADLINE_S, "its actor has ended")
+    assert node.append(log=OTHERS) == 0, "the other dir serves"
+    assert not path.exists(), "nothing is made in its place"
+
+    gone.rename(path)
+    node.order(ReadBack(directory_id=first.directory_id))
+    assert node.wait_for_dir(path, "online").is_read_back
+    node.serve(ORDERS, first.directory_id)
+    assert node.log_end_offset() == 2
+
+
+def test_a_dir_that_is_kept_out_is_offline_until_it_is_read_back(node: OneNode) -> None:
+    served = node.make()
+    node.append(2)
+    node.order(KeepOut(directory_id=served.directory_id, why="it failed yesterday"))
+    assert node.wait_for_dir(node.dirs[0], "offline").why == "it failed yesterday"
+    wait_for(lambda: node.actor() is None, DEADLINE_S, "its actor has ended")
+    node.order(ReadBack(directory_id=served.directory_id))
+    node.wait_for_dir(node.dirs[0], "online")
+    node.serve(ORDERS, served.directory_id)
+    assert node.log_end_offset() == 2
+
+
+def test_a_log_moves_to_another_dir_while_it_is_written(two_dirs: OneNode) -> None:
+    node = two_dirs
+    home = node.make().directory_id
+    source = next(path for path in node.dirs if node.id_of(path) == home)
+    target = next(path for path in node.dirs if path != source)
+    node.append(5)
+    node.order(
+        Move(
+            log=ORDERS,
+            directory_id=home,
+            target_id=node.id_of(target),
+            config=LogConfig(),
+            config_version=0,
+        )
+    )
+    node.wait_for_log("moved", directory_id=home, moved_to=node.id_of(target))
+    node.serve(ORDERS, node.id_of(target))
+    assert node.log_end_offset() == 5
+    assert node.append() == 5
+    wait_for(lambda: not node.folders(source), DEADLINE_S, "the old folder is removed")
+    assert node.folders(target) == ["orders-0"]
+
+
+def test_log_dirs_are_told_with_what_is_on_them(node: OneNode) -> None:
+    node.make()
+    node.append()
+
+    def is_counted() -> bool:
+        [status] = node.call("log_dirs")
+        return bool(status.is_online and status.partitions == 1 and status.size_bytes)
+
+    wait_for(is_counted, DEADLINE_S, "the log is counted", poll_s=0.2)
+    [status] = node.call("log_dirs")
+    assert (status.path, status.problem) == (str(node.dirs[0]), None)
+    assert 0 < status.usable_bytes <= status.total_bytes
+
+
+# -- upkeep ----------------------------------------------------------------------------------------
+
+
+def confirmed(node: OneNode, log: LogId = ORDERS) -> Confirmed | None:
+    right = node.call("confirmed", [log.partition]).get(log.partition)
+    assert right is None or isinstance(right, Confirmed)
+    return right
+
+
+def test_a_config_is_confirmed_by_orders_that_leave_it_as_it_was_reported(
+    node: OneNode,
+) -> None:
+    served = node.make()
+    assert confirmed(node) is None
+    node.order(confirms=node.report().number)
+    wait_for(lambda: confirmed(node), DEADLINE_S, "it is confirmed", poll_s=0.05)
+    right = confirmed(node)
+    assert right is not None
+    assert (right.log, right.config_version) == (ORDERS, 0)
+    assert node.ask("delete_old_segments", right).segments == 0
+    node.serve(ORDERS, served.directory_id, 1)
+    assert confirmed(node) is None, "of the new one the Controller has not heard yet"
+
+
+@pytest.mark.parametrize(
+    ("policy", "name"),
+    [("delete", retention_actor_name), ("compact", compaction_actor_name)],
+    ids=["retention", "compaction"],
+)
+def test_an_upkeep_actor_that_is_needed_is_started_and_started_again(
+    node: OneNode, policy: str, name: Callable[[str], str]
+) -> None:
+    node.make(cleanup_policy=policy)
+
+    def pid() -> int | None:
+        actor = find(name(node.key), node.namespace)
+        try:
+            return None if actor is None else pid_of(actor)
+        except ray.exceptions.RayError:
+            return None
+
+    wait_for(pid, DEADLINE_S, "it runs", poll_s=0.1)
+    node.wait_for(lambda report: report.upkeep, "it is reported")
+    before = pid()
+    kill(name(node.key), node.namespace)
+    wait_for(lambda: pid() not in (None, before), DEADLINE_S, "it runs again", poll_s=0.1)
 
 
 # -- the end ---------------------------------------------------------------------------------------
 
 
-def test_a_stop_that_cannot_write_its_checkpoints_leaves_no_actor_no_lock_and_no_marker(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node.make()
+def test_an_orderly_stop_leaves_checkpoints_a_marker_and_no_actor(node: OneNode) -> None:
+    served = node.make()
     node.append(3)
-
-    def full(*_: object) -> None:
-        raise DiskFull(node.log_dir)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LogDir, "write_recovery_points", full)
-        assert not node.manager.shutdown()
-    wait_for(lambda: not running(node.namespace), 30, "the LogActor has ended")
-    assert not Path(node.log_dir, CLEAN_SHUTDOWN).exists()
-    node.manager = node.another()
-    node.manager.start()
-    node.open()
-    assert node.ask("offsets").log_end_offset == 3
-    node.append()
+    assert node.shutdown()
+    wait_for(lambda: not node.log_actors(), DEADLINE_S, "the LogActor has ended")
+    assert (node.dirs[0] / CLEAN_SHUTDOWN).exists()
+    assert node.recovery_points() == {ORDERS.partition: 3}
+    node.start()
+    assert not (node.dirs[0] / CLEAN_SHUTDOWN).exists()
+    node.serve(ORDERS, served.directory_id)
+    assert node.append() == 3
 
 
-def test_a_dir_whose_marker_cannot_be_written_is_unlocked_all_the_same(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+def test_a_stop_that_cannot_write_its_checkpoints_leaves_no_actor_no_lock_and_no_marker(
+    node: OneNode,
 ) -> None:
-    def full(*_: object) -> None:
-        raise DiskFull(node.log_dir)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RealFileSystem, "write_file", full)
-        assert not node.manager.shutdown()
-    node.manager = node.another()
-    node.manager.start()
-
-
-def test_a_log_manager_that_stops_takes_no_more_work(node: Node) -> None:
-    node.make()
-    assert node.manager.shutdown()
-    for work in (
-        node.manager.start,
-        node.make,
-        node.open,
-        lambda: node.manager.delete_partition(ORDERS, NEW),
-        lambda: node.manager.set_aside(ORDERS, NEW),
-    ):
-        with pytest.raises(NotLeader, match="is stopping"):
-            work()
-    assert Path(node.log_dir, "orders-0").exists()
+    served = node.make()
+    node.append(3)
+    checkpoint = node.dirs[0] / RECOVERY_POINTS
+    checkpoint.unlink(missing_ok=True)
+    checkpoint.mkdir()  # no file can be renamed to it
+    assert not node.shutdown()
+    checkpoint.rmdir()
+    wait_for(lambda: not node.log_actors(), DEADLINE_S, "the LogActor has ended")
+    assert not (node.dirs[0] / CLEAN_SHUTDOWN).exists()
+    node.start()
+    node.serve(ORDERS, served.directory_id)
+    assert node.append() == 3
 
 
-# -- adoption --------------------------------------------------------------------------------------
-
-
-def test_an_actor_that_serves_is_adopted_as_it_is(node: Node) -> None:
-    node.make()
-    pid = node.ask("status").pid
-    node.open()
-    assert node.ask("status").pid == pid
-
-
-def test_a_closed_actor_is_replaced(node: Node) -> None:
-    node.make()
-    node.append(2)
-    node.ask("close")
-    node.open()
-    node.append()
-    assert node.ask("offsets").log_end_offset == 3
-
-
-def test_an_actor_of_another_topic_is_replaced(node: Node, tmp_path: Path) -> None:
-    node.intrude(tmp_path / "orders-0")
-    node.make()
-    assert node.ask("serving").topic_id == NEW
-
-
-# -- deletion --------------------------------------------------------------------------------------
-
-
-def test_a_living_actor_is_ended_before_its_folder_is_set_aside(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node.make()
-    doom, seen = LogDir.doom, []
-
-    def watched(log_dir: LogDir, partition: TopicPartition, **options: Any) -> str:
-        # LogLocked if an actor still had it
-        RealFileSystem().lock(log_dir.folder(partition)).release()
-        seen.append(partition)
-        return doom(log_dir, partition, **options)
-
-    monkeypatch.setattr(LogDir, "doom", watched)
-    stray = node.manager.set_aside(ORDERS, NEW)
-    assert seen == [ORDERS]
-    assert stray.endswith("-stray")
-    assert Path(stray).is_dir()
-    wait_for(lambda: node.actor() is None, 30, "the LogActor has ended")
-
-
-def test_setting_an_old_topics_folder_aside_leaves_the_actor_of_the_new_one_alone(
-    node: Node, tmp_path: Path
-) -> None:
-    node.intrude(tmp_path / "orders-0", topic_id=NEW)  # it runs on another node, as it were
-    node.manager.create_partition(ORDERS, OLD)
-    node.manager.set_aside(ORDERS, OLD)
-    assert node.ask("serving").topic_id == NEW
-    kill(log_actor_name(ORDERS), node.namespace)
-
-
-def test_a_folder_of_another_topic_is_not_deleted(node: Node) -> None:
-    node.make()
-    node.manager.delete_partition(ORDERS, OLD)
-    assert node.ask("serving").topic_id == NEW
-    assert Path(node.log_dir, "orders-0").is_dir()
-
-
-def test_an_actor_that_is_opened_while_its_partition_is_deleted_is_ended(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node.make()
-    end = node.manager._end_actor
-
-    def and_open_again(partition: TopicPartition, topic_id: str) -> None:
-        end(partition, topic_id)
-        wait_for(lambda: node.actor() is None, 30, "the name is free")
-        node.open()
-
-    monkeypatch.setattr(node.manager, "_end_actor", and_open_again)
-    node.manager.delete_partition(ORDERS, NEW)
-    wait_for(lambda: node.actor() is None, 30, "the LogActor has ended")
-
-
-# -- checkpoints -----------------------------------------------------------------------------------
-
-
-def test_a_topic_made_anew_does_not_begin_where_the_old_ones_checkpoint_left_off(
-    node: Node,
-) -> None:
-    node.make(topic_id=OLD)
-    node.make(OTHERS)
-    for partition in (ORDERS, OTHERS):
-        node.append(7, partition)
-        node.ask("flush", partition=partition)
-    node.manager.checkpoint()
-    assert node.recovery_points() == {ORDERS: 7, OTHERS: 7}
-    node.manager.delete_partition(ORDERS, OLD)
-    assert node.recovery_points() == {OTHERS: 7}
-    node.make()
-    assert node.ask("offsets") == (0, 0, 0, 0)
-    # the next to write the checkpoints, before orders was asked
-    node.manager.delete_partition(OTHERS, NEW)
-    assert node.recovery_points() == {}
-    node.manager.checkpoint()
-    assert node.recovery_points() == {ORDERS: 0}
-
-
-def test_an_answer_of_a_partition_deleted_and_made_anew_meanwhile_is_not_written(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node.make(topic_id=OLD)
-    node.append(7)
-    node.ask("flush")
-    ask_all = node.manager._ask_all
-
-    def and_make_anew(call: Any) -> Any:
-        answers = ask_all(call)
-        node.manager.delete_partition(ORDERS, OLD)
-        node.make()
-        return answers
-
-    with monkeypatch.context() as patch:
-        patch.setattr(node.manager, "_ask_all", and_make_anew)
-        node.manager.checkpoint()
-    assert node.recovery_points().get(ORDERS, 0) == 0
-
-
-def test_upkeep_survives_an_exception_that_is_not_ours(
-    local_ray: None, log_dir: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rounds = threading.Semaphore(0)
-
-    def failing(_: LogManagerImpl) -> None:
-        rounds.release()
-        raise ValueError("Ray's own")
-
-    monkeypatch.setattr(LogManagerImpl, "checkpoint", failing)
-    node = Node(log_dir, **{"log.flush.offset.checkpoint.interval.ms": 1})
-    node.manager.start()
-    try:
-        for _ in range(3):
-            assert rounds.acquire(timeout=30), "the upkeep goes on"
-    finally:
-        assert node.manager.shutdown()
-
-
-def test_a_config_is_told_to_its_topic_and_confirmed_by_the_controllers_word(node: Node) -> None:
-    def word(heard: NodeState | None) -> DesiredVersions:
-        return DesiredVersions(
-            version=DESIRED_VERSIONS_VERSION,
-            controller="c1",
-            life=heard.life if heard else "",
-            number=heard.number if heard else 0,
-            since=0,
-            revision=1,
-            topics=((NEW, 4), (OLD, 9)),
-        )
-
-    node.make()
-    altered = LogConfig(retention_ms=-1)
-    assert node.manager.reconfigure(ORDERS, NEW, altered, 4) == 4
-    assert node.manager.reconfigure(ORDERS, NEW, LogConfig(), 3) == 4, "an older one comes late"
-    assert node.manager.config_of(ORDERS, NEW) == (altered, 4)
-    assert node.manager.config_of(ORDERS, OLD) is None
-    with pytest.raises(NotLeader, match="does not serve it"):
-        node.manager.reconfigure(ORDERS, OLD, altered, 5)
-    state = node.manager.state(word(None))
-    assert node.manager.confirmed([ORDERS]) == {}
-    node.manager.state(word(state))
-    rights = node.manager.confirmed([ORDERS, OTHERS])
-    assert [(key, right.topic_id, right.version) for key, right in rights.items()] == [
-        (ORDERS, NEW, 4)
-    ]
-    assert node.ask("delete_old_segments", rights[ORDERS]).segments == 0
+def test_a_dir_whose_marker_cannot_be_written_is_unlocked_all_the_same(node: OneNode) -> None:
+    (node.dirs[0] / CLEAN_SHUTDOWN).mkdir()
+    assert not node.shutdown()
+    (node.dirs[0] / CLEAN_SHUTDOWN).rmdir()
+    node.start()

@@ -1,6 +1,6 @@
 """Nothing is removed under a config that was replaced, whoever stands still or is killed.
 
-The rules without Ray: ``tests/unit/cluster/controller/test_versions.py``.
+The rules without Ray: ``tests/transcripts/test_node_machine.py``.
 """
 
 import os
@@ -15,14 +15,15 @@ import pytest
 import ray
 
 import raylog
+from raylog.actors.control import Confirmed, LogId
 from raylog.actors.errors import ConfigUnconfirmed, NotLeader
-from raylog.actors.messages import Confirmed
 from raylog.actors.runtime.calls import named_error
 from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import log_actor_name, log_manager_name
 from raylog.actors.runtime.nodes import own_node_id
 from raylog.cluster.broker import Broker
 from raylog.storage.clock import SteadyClock
+from raylog.storage.files import RealFileSystem
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.encode import encode_records
 from raylog.storage.testing.waiting import wait_for
@@ -97,7 +98,8 @@ def test_a_new_life_of_a_partition_removes_nothing_under_the_config_of_its_first
         assert altered.outdated == (0,), "and who does not obey it is named"
         append_old_records(broker)
         now_ms = SteadyClock().now_ms()
-        replaced = Confirmed(altered.topic_id, version=0, until_ms=now_ms)
+        log = LogId(partition=PARTITION, topic_id=altered.topic_id)
+        replaced = Confirmed(log=log, config_version=0, until_ms=now_ms)
         with pytest.raises(ConfigUnconfirmed, match="too old"):
             ask(broker, "delete_old_segments", replaced)
         os.kill(ask(broker, "status").pid, signal.SIGKILL)
@@ -120,28 +122,33 @@ def test_a_new_life_of_a_partition_removes_nothing_under_the_config_of_its_first
     wait_for(lambda: log_start_offset(broker) == 2, DEADLINE_S, "the old config would remove them")
 
 
-def test_a_new_life_that_cannot_open_its_log_ends_and_its_log_manager_says_why(
+def test_a_new_life_that_cannot_open_its_log_is_told_of_and_serves_when_it_can(
     broker: Broker, log_dir: str
 ) -> None:
     """It has learned its config after its constructor, which had nobody to raise the error to."""
     append_old_records(broker)
     log_pid, manager_pid = ask(broker, "status").pid, pid_of_manager(broker)
-    metadata = Path(log_dir, str(PARTITION), "partition.metadata")
-    content = metadata.read_bytes()
     os.kill(manager_pid, signal.SIGSTOP)
     try:
         os.kill(log_pid, signal.SIGKILL)
         wait_for(lambda: is_waiting_for_its_config(broker), DEADLINE_S, "it waits for its config")
-        metadata.write_bytes(b"spoiled")
+        lock = RealFileSystem().lock(str(Path(log_dir, str(PARTITION))))
     finally:
         os.kill(manager_pid, signal.SIGCONT)
 
     def problem() -> str:
         return broker.describe_topic(PARTITION.topic).partitions[0].problem or ""
 
-    wait_for(lambda: "TopicIdUnreadable" in problem(), DEADLINE_S, "the topic says what is wrong")
-    metadata.write_bytes(content)
-    wait_for(lambda: not problem(), DEADLINE_S, "it serves again")
+    try:
+        wait_for(
+            lambda: "is locked by another process" in problem(),
+            DEADLINE_S,
+            "the topic says what is wrong",
+            poll_s=0.1,
+        )
+    finally:
+        lock.release()
+    wait_for(lambda: not problem(), DEADLINE_S, "it serves again", poll_s=0.1)
     assert ask(broker, "offsets").log_end_offset == 2
 
 

@@ -7,6 +7,7 @@ import time
 import traceback
 from collections import Counter
 
+from tests.simulation.hunt import hunt_all
 from tests.simulation.world import World
 
 
@@ -16,7 +17,10 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=None, help="how many (default 200)")
     parser.add_argument("--minutes", type=float, default=None, help="until so many are over")
     parser.add_argument("--trace", action="store_true", help="print what happened at the end")
+    parser.add_argument("--mutants", action="store_true", help="find the planted errors instead")
     given = parser.parse_args()
+    if given.mutants:
+        return hunt_all()
     count = given.seeds if given.seeds or given.minutes else 200
     began_s, seed, events, failed = time.monotonic(), given.seed, 0, []
     situations: Counter[str] = Counter()

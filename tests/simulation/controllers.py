@@ -33,6 +33,7 @@ class SimController:
     def __init__(self, world: "World", node: str) -> None:
         self.world = world
         self.is_alive, self.is_paused = True, False
+        self.trouble_ms = 0  # when it was paused last
         self.machine = ControllerMachine(world.broker_config)
         self._waiting: list[Event] = []  # while it is paused
         self.generation = world.metadata.generation
@@ -59,7 +60,7 @@ class SimController:
             self.world.controller_dies()  # the next life reads what is on the disk
 
     def resume(self) -> None:
-        self.is_paused = False
+        self.is_paused, self.trouble_ms = False, self.world.clockwork.now_ms
         waiting, self._waiting = self._waiting, []
         for event in waiting:
             self.tell(event)

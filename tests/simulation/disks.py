@@ -40,7 +40,7 @@ class SimDir:
     folders: list[SimFolder] = field(default_factory=list)
     controller_epoch: int = -1
     failure: str = ""  # why every call to its disk fails
-    has_failed: bool = False
+    failed_ms: int = -1  # when its disk failed last; -1: never
     read_ms: int = 0  # when what its page cache holds was last read from the disk
     is_full: bool = False
     owner: object = None  # the LogManager's process that has its lock

@@ -120,7 +120,7 @@ class Nemesis:
 
     def fail_disk(self) -> None:
         dir = self._chance.choice(self._chance.choice(self._world.nodes).dirs)
-        dir.failure, dir.has_failed = "an fsync failed", True
+        dir.failure, dir.failed_ms = "an fsync failed", self._world.clockwork.now_ms
         self._world.clockwork.after(
             self._chance.randint(5_000, LONG_MS), lambda: setattr(dir, "failure", "")
         )

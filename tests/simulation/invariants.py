@@ -30,10 +30,13 @@ class Truth:
         # the config version below which nothing may be removed, by topic id: an alter was answered
         self.answered: dict[str, int] = {}
         self.offline_since_ms: dict[str, int] = {}
+        self._failed_ms: dict[str, int] = {}  # when the disks failed of dirs that are offline
         # folders that were committed to be removed, which a restore of metadata does not take back
         self._given_up: set[tuple[LogId, str]] = set()
-        # logs that were committed to be removed, and folders of which must not become strays
+        # logs that were committed to be removed, whose folders must not become strays; after a
+        # restore of metadata a log may have a second folder, of which nobody knows
         self._removing: set[LogId] = set()
+        self._was_restored = False
         # the lives of LogManagers in order, by node, and those of them that were a fresh start
         self._lives: dict[str, list[str]] = {}
         self._fresh: set[str] = set()
@@ -46,7 +49,8 @@ class Truth:
         for record in records:
             self.desired.apply(record)
         self.offline_since_ms.clear()
-        self._removing.clear()
+        self._failed_ms.clear()
+        self._was_restored = True
         # a restored cluster may have configs of before: what was answered is taken back
         self.answered = {
             topic_id: min(version, self.desired.topics[topic_id].version)
@@ -60,11 +64,12 @@ class Truth:
             if record.state == "removing":
                 self._removing.add(record.log)
         self.desired.apply(record)
-        for directory_id, dir in self.desired.dirs.items():
-            if dir.state in ("offline", "returning"):
-                self.offline_since_ms.setdefault(directory_id, now_ms)
+        if isinstance(record, DirRecord):
+            # What older metadata says of a dir, which was restored, its node cannot know at once.
+            if record.state in ("offline", "returning"):
+                self.offline_since_ms.setdefault(record.directory_id, now_ms)
             else:
-                self.offline_since_ms.pop(directory_id, None)
+                self.offline_since_ms.pop(record.directory_id, None)
 
     def _note_given_up(self, record: PartitionRecord) -> None:
         before = self.desired.partitions.get(record.log)
@@ -85,6 +90,7 @@ class Truth:
         self.situations[kind] += 1
         expect(folder.owner is None, f"{kind}: a folder under its writer: {log}")
         is_removed = kind == STRAY and log in self._removing and not folder.is_identity_lost
+        is_removed = is_removed and not self._was_restored
         expect(not is_removed, f"{log} was to be removed, and is kept as a stray")
         record = self.desired.partitions.get(log)
         if record is None or record.state == "removing" or folder.served_by == 0:
@@ -95,9 +101,12 @@ class Truth:
             f"{kind}: the wanted folder of {log} in {dir.directory_id} ({record.state})",
         )
 
-    def segments_removed(self, log: LogId, version: int) -> None:
+    def segments_removed(self, log: LogId, dir: SimDir, version: int) -> None:
         """Retention or compaction removed records of a log that obeys this config version."""
         self.situations["segments removed"] += 1
+        record = self.desired.partitions.get(log)
+        if self._was_restored and (record is None or record.directory != dir.directory_id):
+            return  # a second folder of the log, of which older metadata does not know
         expect(
             version >= self.answered.get(log.topic_id, 0),
             f"{log}: records removed under config version {version}, "
@@ -130,6 +139,14 @@ class Truth:
             not self._fresh.isdisjoint(since),
             f"{record.directory_id} is {record.state} again, and nobody wanted that",
         )
+
+    def dir_recorded(self, record: DirRecord, dir: SimDir) -> None:
+        """A log dir's record is written: what its page cache held when it failed is not used."""
+        if record.state == "offline":
+            self._failed_ms.setdefault(record.directory_id, dir.failed_ms)
+        elif record.state == "online":
+            failed_ms = self._failed_ms.pop(record.directory_id, -1)
+            expect(dir.read_ms >= failed_ms, f"{dir.path} is used again, and was not read back")
 
     def reported(self, report: Report) -> None:
         """A LogManager reports: its Controller's epoch never goes back."""

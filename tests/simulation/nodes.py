@@ -21,6 +21,7 @@ from raylog.actors.node.events import (
     Finished,
     Folder,
     IdentityLost,
+    Measured,
     Ordered,
     Served,
     Started,
@@ -37,7 +38,10 @@ from tests.simulation.disks import COPY, DOOMED, LOG, STRAY, SimDir, SimFolder
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-TICK_MS = 1000
+# How often it looks at its processes, at the room on its disks, and whose each folder is.
+TICK_MS, MEASURE_MS, IDENTITY_MS = 1000, 5000, 30_000
+# Of a dir that is not full, and of one that is.
+MUCH_BYTES, NO_BYTES = 1 << 40, 0
 # Work on a disk, an opening, a round of a copy; a few take this long, most far less.
 WORK_MS, OPENING_MS, COPY_MS = 400, 8000, 20_000
 # How long a LogManager waits for an actor that hangs.
@@ -58,6 +62,14 @@ class SimNode:
     is_fresh: bool = True
     # When something was wrong with it or a disk of it.
     trouble_ms: int = 0
+
+    def is_calm(self, since_ms: int) -> bool:
+        """Whether nothing was wrong with it since then."""
+        if not self.is_up or self.manager is None or not self.manager.is_answering:
+            return False
+        if any(dir.is_full or dir.failure for dir in self.dirs):
+            return False
+        return max(self.trouble_ms, self.manager.began_ms) < since_ms
 
     def missing_upkeep(self) -> list[UpkeepKind]:
         """The upkeep that logs need that are served here, and that does not run."""
@@ -137,6 +149,25 @@ class Manager:
         )
         self.resume()
         self._tick()
+        self.world.clockwork.after(MEASURE_MS, self._measure)
+        self.world.clockwork.after(IDENTITY_MS, self._look_at_identities)
+
+    def _measure(self) -> None:
+        """Tell how much room there is: a dir that was full need not be full for ever."""
+        if self.is_alive:
+            usable_bytes = {dir.directory_id: _usable_bytes(dir) for dir in self._usable()}
+            self.tell(Measured(usable_bytes=usable_bytes, room=self.node.room))
+            self.world.clockwork.after(MEASURE_MS, self._measure)
+
+    def _look_at_identities(self) -> None:
+        """Tell which folders do not say any more whose they are."""
+        if not self.is_alive:
+            return
+        for dir in self._usable():
+            for folder in dir.folders:
+                if folder.kind == LOG and folder.is_identity_lost and dir.owner is self:
+                    self.identity_lost(dir, folder)
+        self.world.clockwork.after(IDENTITY_MS, self._look_at_identities)
 
     def _tick(self) -> None:
         if self.is_alive:
@@ -165,7 +196,7 @@ class Manager:
             path=dir.path,
             state="offline" if dir.failure else "online",
             why=dir.failure,
-            usable_bytes=0 if dir.is_full else 1 << 40,
+            usable_bytes=_usable_bytes(dir),
             is_read_back=self.node.is_fresh and not dir.failure,
         )
 
@@ -298,7 +329,7 @@ class Manager:
                     if not (folder.partition == partition and folder.kind == COPY)
                 ]
             case do.StartLog():
-                return self._start_log(instruction)
+                return self._start_or_end(instruction)
             case do.Configure():
                 return self._configure(instruction)
             case do.EndLog(log=log):
@@ -378,12 +409,22 @@ class Manager:
         self.world.expect(copy.is_whole, "a copy that is not whole became the log")
         copy.kind = LOG
 
+    def _start_or_end(self, instruction: do.StartLog) -> Served:
+        """After an error no actor of the log lives on this node: Ray may have started it again."""
+        try:
+            return self._start_log(instruction)
+        except RaylogError:
+            running = self.world.ray.named.get(instruction.log.partition)
+            if running is not None and running.node == self.node.key:
+                self.world.ray.vanish(running)
+            raise
+
     def _start_log(self, instruction: do.StartLog) -> Served:
         log, dir = instruction.log, self._locked(instruction.directory_id)
         running = self.world.ray.named.get(log.partition)
+        if running is not None and running.node != self.node.key:
+            raise NotLeader(str(log.partition), f"node {running.node} has its actor")
         if running is not None and running.log == log and running.dir is dir and running.is_alive:
-            if running.is_paused:
-                self.world.ray.vanish(running)  # after an error no actor lives
             return self._configured(running, instruction)
         if running is not None:
             self.world.ray.vanish(running)  # the shell waits until its process is gone
@@ -453,6 +494,10 @@ class Manager:
 
     def identity_lost(self, dir: SimDir, folder: SimFolder) -> None:
         self.tell(IdentityLost(partition=folder.partition, directory_id=dir.directory_id))
+
+
+def _usable_bytes(dir: SimDir) -> int:
+    return NO_BYTES if dir.is_full else MUCH_BYTES
 
 
 def _most_ms(instruction: do.Work) -> int:

@@ -14,12 +14,19 @@ from raylog.cluster.controller.commands import (
     MovePartition,
 )
 from raylog.cluster.controller.instructions import Altered, Answer
+from raylog.storage.errors import DiskFull
+from tests.simulation.invariants import expect
+from tests.simulation.metadata_disk import PATH
 
 if TYPE_CHECKING:
+    from tests.simulation.controllers import SimController
     from tests.simulation.world import World
 
 NAMES = ("a", "b", "c", "d")
 ASK_MS = 3_000
+# A producer id takes no longer: a node that is silent counts as hanging after 10 s. A node is calm
+# where nothing was wrong for so long.
+ID_MS, CALM_MS = 30_000, 20_000
 RETENTIONS = (-1, 3_600_000, 60_000)
 
 
@@ -30,7 +37,8 @@ class Users:
         self._world = world
         self._chance = world.clockwork.chance
         self._requests = 0
-        self._asked: dict[int, tuple[Command, object]] = {}  # and the Controller that was asked
+        self._asked: dict[int, tuple[Command, SimController]] = {}
+        self._asked_ms: dict[int, int] = {}
         self.are_over = False
 
     def begin(self) -> None:
@@ -50,6 +58,7 @@ class Users:
             return
         self._requests += 1
         self._asked[self._requests] = (command, controller)
+        self._asked_ms[self._requests] = self._world.clockwork.now_ms
         controller.ask(self._requests, command)
 
     def _choose(self) -> Command:
@@ -90,14 +99,36 @@ class Users:
     # -- answers -----------------------------------------------------------------------------------
 
     def hear(self, answer: Answer) -> None:
-        command, _ = self._asked.pop(answer.request)
+        command, controller = self._asked.pop(answer.request)
+        asked_ms = self._asked_ms.pop(answer.request)
+        self._check_time(command, max(asked_ms, controller.trouble_ms))
+        is_creation = isinstance(command, CreateTopic | AddPartitions)
+        if is_creation and isinstance(answer.error, DiskFull) and answer.error.path != PATH:
+            calm_ms = max(asked_ms, controller.trouble_ms) - CALM_MS
+            roomy = self._world.nodes_with_room(calm_ms)
+            expect(not roomy, f"{command} is refused, since a disk is full; {roomy} have room")
         truth = self._world.truth
         kind = type(command).__name__
         truth.situations[f"{kind}: {'refused' if answer.error else 'done'}"] += 1
         if isinstance(command, AllocateProducerId) and isinstance(answer.value, int):
-            truth.producer_id(answer.value)
+            self._take_id(answer.value)
         if isinstance(answer.value, Altered):
             self._altered(answer.value)
+
+    def _take_id(self, producer_id: int) -> None:
+        """Each is given once. One exception is known: the metadata is rolled back while every node
+        hangs that has the epoch of the lost records; so most nodes have to be well after that."""
+        world = self._world
+        since_ms = world.clockwork.now_ms - CALM_MS
+        calm = [node for node in world.nodes if node.is_calm(since_ms)]
+        if not world.metadata.was_restored or 2 * len(calm) > len(world.nodes):
+            world.truth.producer_id(producer_id)
+
+    def _check_time(self, command: Command, since_ms: int) -> None:
+        """Ids need no node in particular: none that hangs may hold them up for long."""
+        took_ms = self._world.clockwork.now_ms - since_ms
+        if isinstance(command, AllocateProducerId) and not self._world.are_links_late:
+            expect(took_ms <= ID_MS, f"a producer id took {took_ms} ms")
 
     def _altered(self, altered: Altered) -> None:
         """From now on nothing is removed under an older version, also where one is behind: the

@@ -31,7 +31,12 @@ LINK_MS, LATE_MS = 300, 20_000
 # How often an actor that Ray has started again asks what it shall obey; how long an upkeep actor
 # takes from asking for a right to having records removed.
 ASK_MS, REMOVAL_MS = 2_000, 30_000
+# How often retention has a round: often enough that some of them meet each fault.
+ROUND_MS = 5_000
 RESTART_MS = 6_000
+# A node with less room may have none left; where more messages are lost or late, a node may seem
+# silent.
+MUCH_ROOM, MUCH_LOSS = 100, 0.1
 VALIDATE_EACH = 50
 # What a seed may take until the faults end, and how long healing may take afterwards.
 MOST_EVENTS = 2_000
@@ -43,7 +48,9 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.clockwork = Clockwork(seed)
-        self.broker_config = BrokerConfig.parse({"log.dirs": "/n"})
+        self.broker_config = BrokerConfig.parse(
+            {"log.dirs": "/n", "log.retention.check.interval.ms": ROUND_MS}
+        )
         chance = self.clockwork.chance
         self.truth = Truth()
         self.metadata = MetadataDisk(self._written, self._restored)
@@ -52,7 +59,8 @@ class World:
         self.nodes = [self._make_node(number) for number in range(chance.randint(3, 5))]
         self.controller: SimController | None = None
         self._lives = 0
-        self._loss = chance.choice((0.0, 0.02, 0.2))
+        # How much of what links carry is lost, and how much comes late.
+        self._loss, self._lateness = chance.choice((0.0, 0.02, 0.2)), chance.choice((0.02, 0.2))
         self.nemesis = Nemesis(self)
         self.users = Users(self)
 
@@ -82,7 +90,7 @@ class World:
     def heal(self) -> None:
         """No more faults, and no more commands; what was done is undone."""
         self.nemesis.is_over = self.users.are_over = True
-        self._loss = 0.0
+        self._loss = self._lateness = 0.0
         self.cuts.clear()
         self.metadata.fails_next = ""
         for node in self.nodes:
@@ -109,6 +117,9 @@ class World:
         left = []
         for log, record in desired.partitions.items():
             actor = self.ray.named.get(log.partition)
+            is_served = actor is not None and actor.log == log and actor.is_alive
+            if actor is not None and is_served and actor.folder.is_identity_lost:
+                left.append(f"{log} is served from a folder that does not say whose it is")
             if record.directory is not None and self._is_lost(log, record.directory):
                 continue
             if self._is_taken(log):
@@ -142,12 +153,15 @@ class World:
 
     def _is_taken(self, log: LogId) -> bool:
         """Whether the name of a log is in use, somewhere, by one of which older metadata that was
-        restored does not know."""
+        restored does not know: a log of a lost topic, or the same log on another node."""
         if not self.metadata.was_restored:
             return False
-        known = self.truth.desired.topics
+        desired = self.truth.desired
         folders = [dir.find(log.partition) for node in self.nodes for dir in node.dirs]
-        return any(folder is not None and folder.topic_id not in known for folder in folders)
+        if any(folder is not None and folder.topic_id not in desired.topics for folder in folders):
+            return True
+        actor = self.ray.named.get(log.partition)
+        return actor is not None and actor.is_alive and actor.node != desired.node_of(log)
 
     # -- processes ---------------------------------------------------------------------------------
 
@@ -222,6 +236,27 @@ class World:
             for dir in node.dirs:
                 dir.read_ms = self.clockwork.now_ms
 
+    @property
+    def are_links_late(self) -> bool:
+        """Whether so much is late that nodes tell and hear again and again what was long ago."""
+        return self._lateness > MUCH_LOSS
+
+    def nodes_with_room(self, calm_ms: int) -> list[str]:
+        """The nodes on which any partition can be made, and where all was well since then."""
+        return (
+            []
+            if self._loss > MUCH_LOSS or self.are_links_late
+            else [
+                node.key
+                for node in self.nodes
+                if node.room > MUCH_ROOM and node.is_calm(calm_ms) and self._are_dirs_online(node)
+            ]
+        )
+
+    def _are_dirs_online(self, node: SimNode) -> bool:
+        records = [self.truth.desired.dirs.get(dir.directory_id) for dir in node.dirs]
+        return all(record is not None and record.state == "online" for record in records)
+
     def node(self, key: str) -> SimNode:
         return next(node for node in self.nodes if node.key == key)
 
@@ -256,7 +291,7 @@ class World:
     def _carry(self, key: str, way: str, arrive: Callable[[], None]) -> None:
         if (key, way) in self.cuts or self.clockwork.chance.random() < self._loss:
             return
-        is_late = self.clockwork.chance.random() < 0.02
+        is_late = self.clockwork.chance.random() < self._lateness
         self.clockwork.soon(arrive, most_ms=LATE_MS if is_late else LINK_MS)
 
     # -- what is true ------------------------------------------------------------------------------
@@ -267,10 +302,11 @@ class World:
         self.truth.commit(record, self.clockwork.now_ms)
 
     def _check_dir_record(self, record: DirRecord) -> None:
+        dirs = [dir for node in self.nodes for dir in node.dirs]
+        dir = next(dir for dir in dirs if dir.directory_id == record.directory_id)
         if record.state == "offline":
-            dirs = [dir for node in self.nodes for dir in node.dirs]
-            dir = next(dir for dir in dirs if dir.directory_id == record.directory_id)
-            expect(dir.has_failed, f"{dir.path} is taken offline, and its disk is in order")
+            expect(dir.failed_ms >= 0, f"{dir.path} is taken offline, and its disk is in order")
+        self.truth.dir_recorded(record, dir)
         if not self.users.are_asking_for_dir(record.directory_id):
             self.truth.dir_changed(record)
 
@@ -301,7 +337,7 @@ class World:
         is_serving = actor.is_alive and not actor.is_learning and not actor.is_paused
         is_right = actor.config_version == right.config_version
         if is_serving and is_right and self.clockwork.now_ms < right.until_ms:
-            self.truth.segments_removed(right.log, right.config_version)
+            self.truth.segments_removed(right.log, actor.dir, right.config_version)
 
     @staticmethod
     def expect(condition: bool, what: str) -> None:

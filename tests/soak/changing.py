@@ -9,7 +9,7 @@ from raylog.actors.errors import TopicExists, UnknownTopicOrPartition
 from raylog.actors.messages import AppendResult
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, Call
 from raylog.cluster.client.producer import Producer
-from raylog.cluster.controller.placement import TopicDescription
+from raylog.cluster.controller.describe import TopicDescription
 from raylog.storage.errors import CorruptRecord, OutOfOrderSequence, RaylogError
 from raylog.storage.records.encode import encode_records
 from tests.soak.clients import (

@@ -166,7 +166,8 @@ def in_words(said: Instruction) -> str:
             return f"start {said.kind}"
         case RunUpkeep():
             logs = [f"{name_of(log)} with {version}" for log, version in said.confirmed.items()]
-            return f"run {said.kind}: {', '.join(logs)}"
+            logs += [f"not {name_of(log)}" for log in sorted(said.others)]
+            return f"run {said.kind}: {', '.join(logs) or 'nothing'}"
         case SendReport() | Note():
             return ""
 

@@ -10,7 +10,6 @@ import pytest
 
 from raylog.actors.control import LogReport
 from raylog.actors.errors import NoLogDirs, NotLeader, TooManyPartitions, TopicExists
-from raylog.cluster.controller import metadata
 from raylog.cluster.controller.commands import (
     AddPartitions,
     AllocateProducerId,
@@ -29,6 +28,7 @@ from raylog.cluster.controller.records import TopicRecord, encode
 from raylog.storage.errors import DiskFull, LogDirOffline, NoRoom, RaylogError, StorageError
 from tests.harness.control_nodes import PerfectNode, entry, is_as_desired, log_id
 from tests.harness.controller_play import Play, begun
+from tests.harness.old_metadata import old_cluster, old_producer_ids, old_topic
 
 LOG = log_id("t", 0)
 
@@ -72,6 +72,31 @@ def test_a_node_that_reports_a_higher_epoch_makes_it_begin_a_higher_one() -> Non
     assert {orders.controller_epoch for orders in play.mail.values()} == {8}
     play.nodes["b"].epoch = 20
     assert play.reports("b") == ["append: controller 21"]
+
+
+def test_a_refusal_of_its_own_late_orders_does_not_make_it_begin_another_epoch() -> None:
+    """Or it would never end: orders of the epoch before are late each time."""
+    play = begun(node_a(), node_b())
+    epoch = play.desired.controller_epoch
+    assert play.does(Refused(node="b", controller_epoch=epoch)) == []
+    assert play.desired.controller_epoch == epoch
+
+
+def test_a_node_that_has_its_epoch_from_another_controller_makes_it_begin_a_higher_one() -> None:
+    play = begun(node_a())
+    epoch = play.desired.controller_epoch
+    refused = Refused(node="b", controller_epoch=epoch)  # which it has told nothing
+    assert play.does(refused) == [f"append: controller {epoch + 1}"]
+
+
+def test_a_late_report_of_a_lost_controllers_time_makes_it_begin_a_higher_epoch() -> None:
+    """Both have the same epoch, since older metadata was restored between them."""
+    play = begun(node_a())
+    epoch = play.desired.controller_epoch
+    late = replace(play.nodes["a"].report(), life="a-life-0", number=99, orders=36)
+    assert play.does(Reported(report=late)) == [f"append: controller {epoch + 1}"]
+    play.settle()
+    play.create("t")  # with the life that goes on: the late report has not ended it
 
 
 def test_a_manager_that_does_not_run_is_started_again_and_again_but_less_often() -> None:
@@ -343,6 +368,18 @@ def test_an_alter_is_answered_when_all_that_serve_obey() -> None:
     assert play.appended() == ["tell a: serve t-0 in a1 v1", "tell b: serve t-1 in b1 v1"]
     assert play.obeys("a") == ["tell a: -"]
     assert play.obeys("b") == ["answer 2: t v1", "tell b: -"]
+
+
+def test_an_alter_is_answered_with_its_own_version_though_a_newer_one_is_written() -> None:
+    play = begun(node_a())
+    play.create("t", 1)
+    play.asks(AlterTopic(name="t", changes={"retention.ms": 7}))
+    play.appended()
+    first = play.mail.pop("a")
+    play.asks(AlterTopic(name="t", changes={"retention.ms": -1}))
+    play.appended()
+    play.nodes["a"].obey(first)
+    assert "answer 2: t v1" in play.reports("a")
 
 
 def test_an_alter_names_those_that_do_not_confirm_it() -> None:
@@ -655,6 +692,22 @@ def test_a_node_that_hangs_holds_up_producer_ids_for_ten_seconds_at_most() -> No
     assert play.answer.error is None
 
 
+def test_a_node_that_reports_and_hears_nothing_holds_up_commands_for_ten_seconds_at_most() -> None:
+    """Its Controller's orders are lost, and its reports arrive: number 10."""
+    play = Play(node_a(), node_b())
+    play.asks(AllocateProducerId())
+    play.sees()
+    for _ in range(12):
+        play.passes()
+        play.reports("b")
+        play.mail.pop("b", None)
+        play.settle_node("a")
+        if play.now_ms <= 10_000:
+            assert play.answer is None
+    assert play.answer is not None
+    assert play.answer.error is None
+
+
 # -- disks -----------------------------------------------------------------------------------------
 
 
@@ -745,12 +798,11 @@ def test_the_topics_of_an_older_raylog_are_served_where_they_lie() -> None:
     log, other = LOG, log_id("t", 1)
     play.nodes["a"].logs[log, "a2"] = entry(log, "a2", "found")
     play.nodes["b"].logs[other, "b1"] = entry(other, "b1", "found")
-    old = [
-        metadata.cluster_record("c"),
-        metadata.topic_record(metadata.Topic("t", "id-t", {}, ("a2", "b1"), 2)),
-        metadata.producer_ids_record(5000),
+    play.disk = [
+        old_cluster("c"),
+        old_topic("t", "id-t", "a2", "b1", version=2),
+        old_producer_ids(5000),
     ]
-    play.disk = [metadata.encode(record) for record in old]
     play.begin()
     play.settle()
     assert is_as_desired(play.desired, play.nodes.values())

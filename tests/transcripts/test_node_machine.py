@@ -421,6 +421,17 @@ def test_retention_runs_on_logs_whose_config_the_controller_has_confirmed() -> N
     assert node.later(1) == ["run retention: orders-0 of old with 1"]
 
 
+def test_a_log_that_is_gone_is_named_no_more() -> None:
+    """The last one, too: else its actor would speak of it for ever."""
+    node = upkeep()
+    node.orders()
+    assert node.later(10_000) == ["run retention: orders-0 of old with 1"]
+    node.orders(remove())
+    node.done("end orders-0 of old")
+    assert "run retention: nothing" in node.later(10_000)
+    assert node.later(10_000) == []
+
+
 def test_what_was_confirmed_holds_for_20_seconds_from_the_report_on() -> None:
     node = upkeep()
     made = node.report.number

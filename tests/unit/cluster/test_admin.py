@@ -9,7 +9,6 @@ from ray.exceptions import ActorDiedError, RayTaskError
 
 from raylog.actors.errors import (
     InvalidRequest,
-    NoLogDirs,
     NotLeader,
     ReadTimedOut,
     RequestTimedOut,
@@ -20,10 +19,9 @@ from raylog.actors.requests import READ_COMMITTED, OffsetAnswer, Serves, decode_
 from raylog.actors.runtime.names import CONTROLLER
 from raylog.cluster.admin import Admin, NewTopic
 from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
-from raylog.storage.errors import InvalidConfig, InvalidPartitions, OffsetOutOfRange
+from raylog.storage.errors import OffsetOutOfRange
 from raylog.storage.names import TopicPartition
 from tests.unit.cluster.client.test_ray_connection import HERE, Actor, World, metadata
-from tests.unit.cluster.controller.controllers import Cluster, Manager
 
 KEY = ("orders", 0)
 SERVES = Serves(TopicPartition("orders", 0), "id", 5)
@@ -436,48 +434,3 @@ def test_all_records_of_what_has_no_end_are_not_deleted(
 def test_an_offset_that_is_none_is_refused_at_once(admin: Admin, offset: Any) -> None:
     with pytest.raises(InvalidRequest):
         admin.delete_records({("orders", 0): offset})
-
-
-# -- the Controller, when it is only asked ---------------------------------------------------------
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    made = Cluster(monkeypatch)
-    made.controller._open_metadata()
-    made.topic("there", "dir-a")
-    made.controller._managers["node-1"] = Manager("dir-a").stub()
-    made.controller._placement.joined("node-1", {"dir-a": "/disk"}, (), ())
-    return made
-
-
-def test_a_topic_that_is_only_looked_at_is_not_made(cluster: Cluster) -> None:
-    described = cluster.controller.create_topic("new", 3, {"retention.ms": 5}, validate_only=True)
-    assert (described.name, described.config) == ("new", {"retention.ms": 5})
-    assert described.partitions == ()
-    extended = cluster.controller.add_partitions("there", 3, validate_only=True)
-    assert len(extended.partitions) == 1
-    assert cluster.controller.list_topics() == ["there"]
-    assert cluster.controller._managers["node-1"].handle.asked("create_partition") == []
-
-
-def test_a_config_that_is_only_looked_at_is_not_changed(cluster: Cluster) -> None:
-    controller = cluster.controller
-    described = controller.alter_topic_config("there", {"retention.ms": 5}, [], validate_only=True)
-    assert described.config == {"retention.ms": 5}
-    assert controller.describe_topic("there").config == {}
-    with pytest.raises(InvalidConfig):
-        controller.alter_topic_config("there", {"retention.ms": "x"}, [], validate_only=True)
-
-
-def test_what_would_keep_a_topic_from_being_made_is_told(cluster: Cluster) -> None:
-    controller = cluster.controller
-    with pytest.raises(TopicExists):
-        controller.create_topic("there", 1, {}, validate_only=True)
-    with pytest.raises(InvalidConfig):
-        controller.create_topic("new", 1, {"no.such": 1}, validate_only=True)
-    with pytest.raises(InvalidPartitions):
-        controller.add_partitions("there", 1, validate_only=True)
-    controller._placement.left("node-1")
-    with pytest.raises(NoLogDirs):
-        controller.create_topic("new", 1, {}, validate_only=True)

@@ -14,7 +14,7 @@ from raylog.actors.runtime.names import CONTROLLER
 from raylog.cluster import broker as module
 from raylog.cluster.broker import Broker
 from raylog.cluster.controller import home
-from raylog.cluster.controller.placement import TopicDescription
+from raylog.cluster.controller.describe import TopicDescription
 from raylog.storage.errors import LogMissing, RaylogError, StorageError
 from raylog.storage.indexes.time_index import TimestampOffset
 from tests.harness.futures import Timeline, future_of, get, wait
@@ -281,8 +281,8 @@ def test_starting_and_making_topics_are_waited_for_as_long_as_they_take(
     cluster.actors[CONTROLLER] = controller
     monkeypatch.setattr(ray, "get", get)
     monkeypatch.setattr(module, "create", lambda *_: controller)
-    monkeypatch.setattr(home, "controller_node", lambda _: None)
-    module._start_controller("test", BrokerConfig.parse({}))
+    monkeypatch.setattr(home, "find_home", lambda *_: (None, None))
+    module._start_controller("test", BrokerConfig.parse({}), new_cluster=False)
     Broker().create_topic("t")
     Broker().add_partitions("t", 2)
     assert min(waited_s) >= 86_400

@@ -1,52 +1,41 @@
 """A disk that hangs holds up no other dir of its node, and what waits for it ends right."""
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
-from raylog.actors.messages import Configured
-from raylog.actors.node.dirs import NodeDirs
-from raylog.storage.config import LogConfig
-from raylog.storage.state.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS
-from raylog.storage.testing.memory import MemoryFileSystem
+from raylog.actors.node.instructions import Doom, MakeFolder, ReadDir, WriteEpoch
+from raylog.storage.errors import LogLocked
+from raylog.storage.state.checkpoints import RECOVERY_POINTS
+from raylog.storage.state.properties import CLEAN_SHUTDOWN
 from raylog.storage.testing.waiting import DEADLINE_S, wait_for
-from tests.unit.actors.node.nodes import DELAY_MS, ORDERS, OTHER_TOPIC, OTHERS, TOPIC, A, B, Node
+from tests.unit.actors.node.disks import (
+    LATER_LOG,
+    LOG,
+    OFFSETS,
+    ORDERS,
+    OTHER_LOG,
+    A,
+    B,
+    Disks,
+    HangingFileSystem,
+)
 
-
-class Hang:
-    """The first that is done to one dir's disk does not end until it is let go."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, under: str) -> None:
-        self.has_begun, self.may_end = threading.Event(), threading.Event()
-        self._under = under
-        for name in ("exists", "read_file", "list_dir", "is_dir", "change"):
-            monkeypatch.setattr(
-                MemoryFileSystem, name, self._hanging(getattr(MemoryFileSystem, name))
-            )
-
-    def _hanging(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(fs: MemoryFileSystem, *arguments: Any) -> Any:
-            if not self.has_begun.is_set() and str(arguments[-1]).startswith(self._under):
-                self.has_begun.set()
-                assert self.may_end.wait(DEADLINE_S), "a test that let nobody go"
-            return real(fs, *arguments)
-
-        return call
-
-    def let_go(self) -> None:
-        self.may_end.set()
-
-
-UPKEEP: dict[str, Callable[[NodeDirs], object]] = {
-    "look": lambda dirs: dirs.check(),
-    "recovery points": lambda dirs: dirs.write_recovery_points(),
-    "starts": lambda dirs: dirs.write_log_start_offsets(),
-    "cleaner offsets": lambda dirs: dirs.cleaner_offsets(),
-    "cleaned": lambda dirs: dirs.record_cleaner_offset(ORDERS, TOPIC, 5),
-    "open": lambda dirs: dirs.dir_of(ORDERS, next(iter(dirs.paths))),
+Work = Callable[[Disks, str], object]
+WORKS: dict[str, Work] = {
+    "look": lambda disks, here: disks.work.check(here),
+    "identities": lambda disks, here: disks.work.lost_identities(here),
+    "recovery points": lambda disks, here: disks.work.write_recovery_points(here),
+    "starts": lambda disks, here: disks.work.write_log_start_offsets(here),
+    "cleaned": lambda disks, here: disks.work.record_cleaner_offset(LOG, here, 5),
+    "settled": lambda disks, here: disks.work.settle_losses(LOG, here, OFFSETS),
+    "make": lambda disks, here: disks.work.carry_out(
+        MakeFolder(token=1, log=OTHER_LOG, directory_id=here)
+    ),
+    "doom": lambda disks, here: disks.work.carry_out(Doom(token=1, log=LOG, directory_id=here)),
+    "close": lambda disks, here: disks.work.close_dir(here),
+    "read back": lambda disks, here: disks.work.carry_out(ReadDir(token=1, directory_id=here)),
 }
 
 
@@ -56,97 +45,113 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield executor
 
 
-def locked_node() -> tuple[Node, threading.RLock]:
-    """A node whose dirs have the lock of a LogManager, with a partition in each."""
-    node, lock = Node(), threading.RLock()
-    node.dirs = NodeDirs(node.fs, node.clock, DELAY_MS, lock)
-    node.start()
-    assert (node.make(ORDERS), node.make(OTHERS)) == (A, B)
-    for partition in (ORDERS, OTHERS):
-        node.record_offsets(partition, 7, 3, 9)
-    return node, lock
+@pytest.fixture
+def fs() -> HangingFileSystem:
+    return HangingFileSystem()
 
 
-def make_anew(node: Node, lock: threading.RLock) -> None:
-    """The partition goes, and one of another topic comes under its name."""
-    with lock:
-        node.dirs.delete(ORDERS, TOPIC)
-        node.dirs.create(ORDERS, OTHER_TOPIC)
+def started(fs: HangingFileSystem, timeout_s: float = 10.0) -> Disks:
+    """Two dirs with a log in each, with offsets."""
+    disks = Disks(fs, timeout_s=timeout_s).start()
+    for log, path in ((LOG, A), (OTHER_LOG, B)):
+        disks.make(log, path)
+        disks.work.began_opening(log, disks.id_of(path))
+        disks.work.record_offsets(log, disks.id_of(path), OFFSETS)
+    return disks
 
 
-@pytest.mark.parametrize("task", UPKEEP)
-def test_a_disk_that_hangs_under_upkeep_holds_up_no_other_dir(
-    task: str, monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
+@pytest.mark.parametrize("work", WORKS)
+def test_a_disk_that_hangs_holds_up_no_other_dir_and_no_look_into_memory(
+    work: str, fs: HangingFileSystem, pool: ThreadPoolExecutor
 ) -> None:
-    node, lock = locked_node()
-    hang, home = Hang(monkeypatch, A), node.id_of(B)
-    stuck = pool.submit(UPKEEP[task], node.dirs)
-    assert hang.has_begun.wait(DEADLINE_S)
+    disks = started(fs)
+    here, home = disks.id_of(A), disks.id_of(B)
+    fs.hang(A)
+    stuck = pool.submit(WORKS[work], disks, here)
+    assert fs.has_begun.wait(DEADLINE_S)
 
-    def open_another() -> bool:
-        with lock:
-            return node.dirs.open(OTHERS, TOPIC, home, Configured(LogConfig(), 0))[1]
+    def go_on() -> None:
+        disks.work.began_opening(OTHER_LOG, home)
+        disks.work.record_offsets(OTHER_LOG, home, OFFSETS)
+        disks.work.record_offsets(LOG, here, OFFSETS)
+        disks.work.write_recovery_points(home)
+        disks.work.cleaner_offsets()
+        disks.work.online()
+        assert disks.work.check(home) is None
+        disks.doom(OTHER_LOG, B)
+        disks.make(OTHER_LOG, B)
 
     try:
-        opened = pool.submit(open_another)
-        assert opened.result(DEADLINE_S) is False
+        pool.submit(go_on).result(DEADLINE_S)
     finally:
-        hang.let_go()
+        fs.let_go()
     stuck.result(DEADLINE_S)
-    assert node.dirs.offline == []
 
 
-def test_a_partition_that_leaves_while_a_checkpoint_is_being_written_is_out_of_it(
-    monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
+def test_a_log_that_leaves_while_a_checkpoint_is_being_written_is_out_of_it(
+    fs: HangingFileSystem, pool: ThreadPoolExecutor
 ) -> None:
     """Its offsets were taken down before: one that comes under its name must not begin there."""
-    node, lock = locked_node()
-    hang = Hang(monkeypatch, f"{A}/{RECOVERY_POINTS}")
-    writing = pool.submit(node.dirs.write_recovery_points)
-    assert hang.has_begun.wait(DEADLINE_S)
+    disks = started(fs)
+    here = disks.id_of(A)
+    fs.hang(f"{A}/{RECOVERY_POINTS}")
+    writing = pool.submit(disks.work.write_recovery_points, here)
+    assert fs.has_begun.wait(DEADLINE_S)
 
-    made = pool.submit(make_anew, node, lock)
-    wait_for(lambda: not node.fs.exists(f"{A}/{ORDERS}"))
-    assert not made.done(), "it waits for the checkpoint"
-    hang.let_go()
+    disks.doom()
+    make = MakeFolder(token=1, log=LATER_LOG, directory_id=here)
+    made = pool.submit(disks.work.carry_out, make)
+    assert not fs.exists(f"{A}/{ORDERS}"), "it waits for the checkpoint"
+    fs.let_go()
     writing.result(DEADLINE_S)
     made.result(DEADLINE_S)
-    assert node.checkpoint(A) == {}
+    assert disks.checkpoint() == {}
+    assert fs.is_dir(f"{A}/{ORDERS}")
 
 
-def test_what_compaction_says_of_a_topic_that_goes_meanwhile_is_not_heard(
-    monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
+def test_an_epoch_is_not_waited_for_on_a_disk_that_hangs(
+    fs: HangingFileSystem,
 ) -> None:
-    node, lock = locked_node()
-    hang = Hang(monkeypatch, f"{A}/{RECOVERY_POINTS}")
-    writing = pool.submit(node.dirs.write_recovery_points)
-    assert hang.has_begun.wait(DEADLINE_S)
-    cleaned = pool.submit(node.dirs.record_cleaner_offset, ORDERS, TOPIC, 5)
-
-    made = pool.submit(make_anew, node, lock)
-    wait_for(lambda: not node.fs.exists(f"{A}/{ORDERS}"))
-    hang.let_go()
-    for one in (writing, cleaned, made):
-        one.result(DEADLINE_S)
-    assert node.checkpoint(A, CLEANER_OFFSETS) == {ORDERS: 0}
+    disks = started(fs, timeout_s=0.05)
+    here, home = disks.id_of(A), disks.id_of(B)
+    fs.hang(A)
+    work = WriteEpoch(token=1, controller_epoch=7, directory_ids=(here, home))
+    problems = disks.work.carry_out(work)
+    assert isinstance(problems, Mapping)
+    assert problems == {here: "it did not answer within 0.05 s"}
+    fs.let_go()
 
 
-def test_the_end_of_a_dir_waits_for_the_checkpoint_that_is_being_written(
-    monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
+def test_a_dir_that_hangs_is_closed_when_nobody_writes_to_it_any_more(
+    fs: HangingFileSystem, pool: ThreadPoolExecutor
 ) -> None:
     """What is written after the unlocking would be another process's file."""
-    node, lock = locked_node()
-    hang = Hang(monkeypatch, f"{A}/{RECOVERY_POINTS}")
-    writing = pool.submit(node.dirs.write_recovery_points)
-    assert hang.has_begun.wait(DEADLINE_S)
-    node.record_offsets(ORDERS, 9, 3, 9)
+    disks = started(fs)
+    here = disks.id_of(A)
+    fs.hang(f"{A}/{RECOVERY_POINTS}")
+    writing = pool.submit(disks.work.write_recovery_points, here)
+    assert fs.has_begun.wait(DEADLINE_S)
+    closed = pool.submit(disks.work.close_dir, here)
+    wait_for(lambda: disks.work.online() == [disks.id_of(B)])
+    with pytest.raises(LogLocked):  # it is not unlocked yet
+        disks.work.carry_out(ReadDir(token=1, directory_id=here))
+    assert not closed.done()
+    fs.let_go()
+    for future in (writing, closed):
+        future.result(DEADLINE_S)
+    disks.work.carry_out(ReadDir(token=2, directory_id=here))
 
-    def end() -> bool:
-        with lock:
-            return node.dirs.unlock({ORDERS, OTHERS})
 
-    ended = pool.submit(end)
-    hang.let_go()
+def test_the_end_waits_for_no_disk_for_ever(
+    fs: HangingFileSystem, pool: ThreadPoolExecutor
+) -> None:
+    disks = started(fs, timeout_s=0.05)
+    fs.hang(f"{A}/{RECOVERY_POINTS}")
+    writing = pool.submit(disks.work.write_recovery_points, disks.id_of(A))
+    assert fs.has_begun.wait(DEADLINE_S)
+    assert not disks.work.unlock({LOG: OFFSETS, OTHER_LOG: OFFSETS}, set())
+    assert not fs.exists(f"{A}/{CLEAN_SHUTDOWN}")
+    assert fs.exists(f"{B}/{CLEAN_SHUTDOWN}")
+    fs.let_go()
     writing.result(DEADLINE_S)
-    assert ended.result(DEADLINE_S)
-    assert node.checkpoint(A) == {ORDERS: 9}
+    wait_for(lambda: fs.exists(f"{A}/{CLEAN_SHUTDOWN}"))

@@ -6,17 +6,17 @@ from typing import get_args
 
 import pytest
 
-from raylog.actors.errors import NotLeader
-from raylog.actors.messages import Configured
+from raylog.actors.control import LogId
+from raylog.actors.errors import LabelShared, NotLeader
+from raylog.actors.node_messages import LogOrder
 from raylog.actors.partition.life import (
     ASK_TIMEOUT_MS,
-    FIRST_ASK_TIMEOUT_MS,
     FIRST_DELAY_MS,
+    KEPT_MS,
     LONGEST_DELAY_MS,
     TRANSITIONS,
     AskConfig,
     Closed,
-    Constructed,
     Created,
     DiskFailed,
     Distrusted,
@@ -28,12 +28,12 @@ from raylog.actors.partition.life import (
     Learned,
     Life,
     LookAfter,
+    Misplaced,
     Note,
     NotHeard,
     NotLearned,
     Opened,
     OpenLog,
-    Raise,
     Refused,
     Report,
     Restarted,
@@ -43,10 +43,22 @@ from raylog.actors.partition.life import (
 )
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import LogMissing, StorageError
+from raylog.storage.names import TopicPartition
 
-FIRST = Configured(LogConfig(retention_ms=3_600_000), 1)
-ALTERED = Configured(LogConfig(retention_ms=-1), 2)
+
+def order_of(retention_ms: int, config_version: int) -> LogOrder:
+    return LogOrder(
+        log=LogId(partition=TopicPartition("orders", 0), topic_id="id"),
+        directory_id="dir",
+        config=LogConfig(retention_ms=retention_ms),
+        config_version=config_version,
+        controller_epoch=3,
+    )
+
+
+FIRST, ALTERED = order_of(3_600_000, 1), order_of(-1, 2)
 MISSING = LogMissing("/logs/orders-0", "the folder does not exist")
+SHARED = LabelShared("node", "raylog/log-node", "a")
 BROKEN_DISK = StorageError("/logs/orders-0", "Input/output error")
 SILENT = "no answer within 1000 ms"
 
@@ -68,19 +80,17 @@ def lived(*events: Event) -> Life:
 
 
 def test_a_first_start_opens_its_log_with_the_config_that_it_brings() -> None:
-    assert play(Created(), Opened(), Constructed(), Tick()) == [
+    assert play(Created(), Opened(), Tick()) == [
         [OpenLog(None)],
-        [],
         [],
         [LookAfter()],
     ]
 
 
 def test_a_restart_opens_its_log_with_the_config_that_its_log_manager_knows() -> None:
-    assert play(Restarted(), Learned(ALTERED), Opened(), Constructed(), Tick()) == [
-        [AskConfig(FIRST_ASK_TIMEOUT_MS)],
+    assert play(Restarted(), Learned(ALTERED), Opened(), Tick()) == [
+        [AskConfig(ASK_TIMEOUT_MS)],
         [OpenLog(ALTERED)],
-        [],
         [],
         [LookAfter()],
     ]
@@ -89,10 +99,9 @@ def test_a_restart_opens_its_log_with_the_config_that_its_log_manager_knows() ->
 def test_a_restart_whose_log_manager_hangs_serves_nothing_until_it_has_learned_its_config() -> None:
     """Number 1 of what must be impossible: the config of the first start may be an old one."""
     life = Life()
-    assert play(Restarted(), NotLearned(SILENT), Constructed(), life=life) == [
-        [AskConfig(FIRST_ASK_TIMEOUT_MS)],
+    assert play(Restarted(), NotLearned(SILENT), life=life) == [
+        [AskConfig(ASK_TIMEOUT_MS)],
         [Note("config-unknown", {"why": SILENT})],
-        [],
     ]
     assert life.state == "learning"
     assert "waits for its LogManager" in life.why_not_serving
@@ -106,7 +115,7 @@ def test_a_restart_whose_log_manager_hangs_serves_nothing_until_it_has_learned_i
 
 
 def test_a_silent_log_manager_is_asked_more_and_more_rarely() -> None:
-    life, asked_ms = lived(Restarted(), NotLearned(SILENT), Constructed()), [0]
+    life, asked_ms = lived(Restarted(), NotLearned(SILENT)), [0]
     for now_ms in range(0, 60_000, 100):
         if life.handle(Tick(), now_ms):
             asked_ms.append(now_ms)
@@ -125,7 +134,7 @@ def test_another_reason_not_to_know_the_config_is_told() -> None:
 
 
 def test_a_log_manager_that_speaks_first_is_not_waited_for() -> None:
-    life = lived(Restarted(), NotLearned(SILENT), Constructed())
+    life = lived(Restarted(), NotLearned(SILENT))
     assert life.handle(Learned(ALTERED), 10) == [OpenLog(ALTERED)]
     assert "is being opened" in life.why_not_serving
     late: list[Event] = [Learned(FIRST), NotLearned(SILENT), Tick()]
@@ -133,30 +142,55 @@ def test_a_log_manager_that_speaks_first_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("begin", [[Created()], [Restarted(), Learned(ALTERED)]])
-def test_what_keeps_the_log_from_being_opened_is_raised_by_the_constructor(
+def test_what_keeps_the_log_from_being_opened_is_kept_a_while_and_then_the_actor_ends(
     begin: list[Event],
 ) -> None:
     life = lived(*begin)
-    assert play(Refused(MISSING), life=life) == [[Raise(MISSING)]]
-    assert life.state == "ended"
-
-
-def test_after_the_constructor_an_actor_that_cannot_open_its_log_ends_for_good() -> None:
-    """So its LogManager makes another, whose constructor raises the reason."""
-    life = lived(Restarted(), NotLearned(SILENT), Constructed(), Learned(ALTERED))
-    assert play(Refused(MISSING), Tick(), Tick(), life=life) == [[EndForGood(MISSING)]] * 3
+    transcript: list[tuple[int, Event, list[Instruction]]] = [
+        (1000, Refused(MISSING), [Note("log-refused", {"why": MISSING})]),
+        (2000, Tick(), []),
+        (3000, Learned(ALTERED), []),
+        (999 + KEPT_MS, Tick(), []),
+        (1000 + KEPT_MS, Tick(), [EndForGood(MISSING)]),
+        (2000 + KEPT_MS, Tick(), [EndForGood(MISSING)]),
+    ]
+    for now_ms, event, instructions in transcript:
+        assert life.handle(event, now_ms) == instructions, event
+        assert (life.state, life.problem) == ("ended", MISSING)
+        life.validate()
     assert "does not exist" in life.why_not_serving
 
 
-def test_a_disk_that_fails_while_the_log_is_opened_is_reported_before_the_end() -> None:
-    assert play(Created(), Refused(BROKEN_DISK))[1] == [
-        Report(BROKEN_DISK, is_loud=True),
-        Raise(BROKEN_DISK),
+@pytest.mark.parametrize("begin", [[Restarted()], [Restarted(), Learned(ALTERED)]])
+def test_an_actor_on_a_wrong_node_ends_for_good_at_once(begin: list[Event]) -> None:
+    life = lived(*begin)
+    assert play(Misplaced(SHARED), Tick(), Opened(), life=life) == [
+        [Note("log-refused", {"why": SHARED}), EndForGood(SHARED)],
+        [EndForGood(SHARED)],
+        [],
     ]
 
 
+def test_a_disk_that_fails_while_the_log_is_opened_is_reported_until_it_was_heard() -> None:
+    life = lived(Created())
+    transcript: list[tuple[Event, list[Instruction]]] = [
+        (
+            Refused(BROKEN_DISK),
+            [Note("log-refused", {"why": BROKEN_DISK}), Report(BROKEN_DISK, is_loud=True)],
+        ),
+        (NotHeard(), []),
+        (Tick(), [Report(BROKEN_DISK, is_loud=False)]),
+        (Heard(), []),
+        (Tick(), []),
+    ]
+    for event, instructions in transcript:
+        assert life.handle(event, 0) == instructions, event
+        life.validate()
+    assert life.handle(Tick(), KEPT_MS) == [EndForGood(BROKEN_DISK)]
+
+
 def test_a_disks_failure_is_reported_until_it_was_heard_and_told_once() -> None:
-    life = lived(Created(), Opened(), Constructed())
+    life = lived(Created(), Opened())
     transcript: list[tuple[Event, list[Instruction]]] = [
         (DiskFailed(BROKEN_DISK), [Report(BROKEN_DISK, is_loud=True)]),
         (NotHeard(), []),
@@ -211,7 +245,7 @@ def test_whatever_happens_no_log_is_opened_twice_nor_before_its_config_is_learne
     chance, life = random.Random(seed), Life()
     begin: Event = Restarted() if chance.random() < 0.5 else Created()
     choices: list[Event] = [
-        *(Constructed(), Learned(ALTERED), NotLearned(SILENT), Opened(), Refused(MISSING)),
+        *(Learned(ALTERED), NotLearned(SILENT), Opened(), Refused(MISSING)),
         *(DiskFailed(BROKEN_DISK), Stuck(), Heard(), NotHeard(), Closed(), Tick(), Tick()),
     ]
     opened, learned, now_ms = 0, isinstance(begin, Created), 0

@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 
 from raylog.actors.errors import FencedLeaderEpoch, UnknownTopicId
-from raylog.actors.messages import FetchResult, OpeningReport
-from raylog.actors.partition import log_actor
-from raylog.actors.partition.log_actor import LogActorImpl, LogSpec
-from raylog.actors.partition.log_opening import OpenedLog
-from raylog.actors.partition.partition import Partition
+from raylog.actors.messages import FetchResult
+from raylog.actors.partition.log_actor import LogActorImpl
 from raylog.actors.requests import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -20,16 +17,15 @@ from raylog.actors.requests import (
     ProduceAnswer,
     ProduceRequest,
 )
-from raylog.storage.config import LogConfig
 from raylog.storage.errors import OffsetOutOfRange
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.decode import decode_records
-from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import T0
-from raylog.storage.testing.logs import FOLDER, PARTITION, TOPIC_ID, Disk, batch, of_producer
+from raylog.storage.testing.logs import PARTITION, TOPIC_ID, Disk, batch, of_producer
 from raylog.storage.validation import COORDINATOR
+from tests.harness.log_alone import FakeLogActor, FakeProcess
 
-HERE = "node-here"
+HERE = FakeProcess.node_id
 PRODUCE = ProduceRequest(PARTITION.topic, TOPIC_ID, PARTITION.partition, 0, batch(2))
 FOREVER_MS = 10**9
 FETCH = FetchRequest(PARTITION.topic, TOPIC_ID, PARTITION.partition, 0, 0, 1 << 20)
@@ -37,21 +33,8 @@ OFFSET = OffsetRequest(PARTITION.topic, TOPIC_ID, PARTITION.partition, 0, -1)
 
 
 @pytest.fixture
-def actor(monkeypatch: pytest.MonkeyPatch, disk: Disk) -> LogActorImpl:
-    monkeypatch.setattr(log_actor, "own_node_id", lambda: HERE)
-    made = LogActorImpl.__new__(LogActorImpl)
-    spec = LogSpec(
-        partition=PARTITION,
-        topic_id=TOPIC_ID,
-        folder=FOLDER,
-        config=LogConfig(),
-        is_clean=False,
-        producer_expiration=ProducerExpiration(1000),
-    )
-    made._begin(spec, is_restart=False)
-    partition = Partition(disk.open(), disk.clock)
-    made._opened = OpenedLog(partition, OpeningReport(), disk.fs.lock(FOLDER))
-    return made
+def actor(disk: Disk) -> LogActorImpl:
+    return FakeLogActor(disk).run().impl
 
 
 def offsets(result: Any) -> list[int]:

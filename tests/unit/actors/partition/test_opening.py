@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from raylog.actors.control import LogId
 from raylog.actors.messages import AsideFile, MendedTotal
 from raylog.actors.partition import log_opening, manager_link, opening
 from raylog.actors.partition.log_opening import OpenedLog, open_partition
@@ -133,8 +134,8 @@ def opening_of(folder: Path, patch: pytest.MonkeyPatch, manager: LogManager) -> 
     patch.setattr(opening, "PROGRESS_INTERVAL_MS", 0)
     patch.setattr(manager_link, "find_log_manager", lambda *_: LogManagerStub(manager, "n1"))
     return LogSpec(
-        partition=PARTITION,
-        topic_id=TOPIC_ID,
+        log=LogId(partition=PARTITION, topic_id=TOPIC_ID),
+        directory_id="dir",
         folder=str(folder),
         config=LogConfig(),
         is_clean=False,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from raylog.actors.control import Confirmed, LogId
 from raylog.actors.errors import ConfigUnconfirmed
-from raylog.actors.messages import Confirmed
 from raylog.actors.partition.partition import Partition
-from raylog.actors.partition.removal import Permit, permit
+from raylog.actors.partition.removal import PATIENCE_S, Permit, once_confirmed, permit
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CleaningAborted
 from raylog.storage.records.encode import encode_records
@@ -22,7 +22,8 @@ KEYS: dict[str, Any] = {
     "cleanup_policy": "compact,delete",
 }
 OLD = LogConfig(**KEYS)
-RIGHT = Confirmed(topic_id=TOPIC_ID, version=1, until_ms=20_000)
+LOG = LogId(partition=PARTITION, topic_id=TOPIC_ID)
+RIGHT = Confirmed(log=LOG, config_version=1, until_ms=20_000)
 
 
 def partition_of(disk: Disk) -> Partition:
@@ -50,9 +51,9 @@ REMOVALS: dict[str, Callable[[Partition, Permit], object]] = {
     ("right", "now_ms", "why"),
     [
         (None, 0, "not confirmed"),
-        (RIGHT._replace(topic_id="of another topic"), 0, "not confirmed"),
-        (RIGHT._replace(version=0), 0, "obeys version 1 of its config, and version 0"),
-        (RIGHT._replace(version=2), 0, "obeys version 1 of its config, and version 2"),
+        (replace(RIGHT, log=replace(LOG, topic_id="of another topic")), 0, "not confirmed"),
+        (replace(RIGHT, config_version=0), 0, "obeys version 1 of its config, and version 0"),
+        (replace(RIGHT, config_version=2), 0, "obeys version 1 of its config, and version 2"),
         (RIGHT, 20_000, "too old"),
     ],
 )
@@ -60,7 +61,7 @@ def test_nothing_is_removed_without_the_right(
     disk: Disk, removal: str, right: Confirmed | None, now_ms: int, why: str
 ) -> None:
     partition = partition_of(disk)
-    may_remove = permit(PARTITION, TOPIC_ID, right, ManualClock(now_ms))
+    may_remove = permit(LOG, right, ManualClock(now_ms))
     with pytest.raises(ConfigUnconfirmed, match=why) as raised:
         REMOVALS[removal](partition, may_remove)
     assert raised.value.retriable
@@ -71,14 +72,14 @@ def test_nothing_is_removed_without_the_right(
 @pytest.mark.parametrize("removal", ["retention", "delete_records"])
 def test_under_the_confirmed_config_records_are_removed(disk: Disk, removal: str) -> None:
     partition = partition_of(disk)
-    may_remove = permit(PARTITION, TOPIC_ID, RIGHT, ManualClock(19_999))
+    may_remove = permit(LOG, RIGHT, ManualClock(19_999))
     REMOVALS[removal](partition, may_remove)
     assert partition.offsets().log_start_offset > 0
 
 
 def test_a_right_that_ends_while_retention_waits_for_its_turn_is_no_right(disk: Disk) -> None:
     partition, clock = partition_of(disk), ManualClock(0)
-    may_remove = permit(PARTITION, TOPIC_ID, RIGHT, clock)
+    may_remove = permit(LOG, RIGHT, clock)
     assert partition.reconfigure(LogConfig(segment_bytes=200, retention_ms=-1), 2) == 2
     with pytest.raises(ConfigUnconfirmed):
         partition.delete_old_segments(may_remove)
@@ -93,10 +94,40 @@ def test_a_round_of_compaction_does_not_swap_under_another_config_than_it_began_
     first = [partition.log.segments[0].id]
     partition.check_unchanged(first, view.round_id)
     partition.reconfigure(replace(OLD, min_compaction_lag_ms=1), 2)
-    newer = permit(PARTITION, TOPIC_ID, RIGHT._replace(version=2), ManualClock(0))
+    newer = permit(LOG, replace(RIGHT, config_version=2), ManualClock(0))
     with pytest.raises(CleaningAborted, match="config has changed"):
         partition.check_unchanged(first, view.round_id)
     with pytest.raises(CleaningAborted, match="config has changed"):
         partition.replace_segments(first, view.round_id, newer)
     again = partition.cleaning_view(newer)
     partition.check_unchanged(first, again.round_id)
+
+
+def test_a_removal_waits_a_while_for_its_config_to_be_confirmed() -> None:
+    refusals = 3
+
+    def remove() -> int:
+        nonlocal refusals
+        refusals -= 1
+        if refusals >= 0:
+            raise ConfigUnconfirmed("t-0", "not yet")
+        return 7
+
+    slept: list[float] = []
+    assert once_confirmed(remove, lambda: 0.0, slept.append) == 7
+    assert len(slept) == 3
+
+
+def test_a_removal_whose_config_stays_unconfirmed_is_refused() -> None:
+    time_s = 0.0
+
+    def remove() -> int:
+        raise ConfigUnconfirmed("t-0", "the Controller is away")
+
+    def sleep(seconds: float) -> None:
+        nonlocal time_s
+        time_s += seconds
+
+    with pytest.raises(ConfigUnconfirmed):
+        once_confirmed(remove, lambda: time_s, sleep)
+    assert PATIENCE_S <= time_s < PATIENCE_S + 1

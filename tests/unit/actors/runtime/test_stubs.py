@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from raylog.actors.messages import Configured
 from raylog.actors.node.log_manager import LogManagerImpl
 from raylog.actors.partition.log_actor import LogActorImpl
 from raylog.actors.runtime.calls import Call
@@ -16,17 +15,16 @@ from raylog.actors.runtime.stubs import (
     CompactionActorStub,
     LogActorStub,
     LogManagerStub,
+    ReportsStub,
     RetentionActorStub,
 )
 from raylog.actors.upkeep.compaction_actor import CompactionActorImpl
 from raylog.actors.upkeep.retention_actor import RetentionActorImpl
 from raylog.cluster.controller.controller_actor import ControllerImpl
 from raylog.cluster.controller.stub import ControllerStub
-from raylog.storage.config import LogConfig
 from raylog.storage.names import TopicPartition
 
 PARTITION = TopicPartition("orders", 3)
-CONFIGURED = Configured(LogConfig(), 7)
 
 MAKE: dict[type, Callable[[Any], Any]] = {
     LogActorStub: lambda handle: LogActorStub(handle, PARTITION),
@@ -34,6 +32,7 @@ MAKE: dict[type, Callable[[Any], Any]] = {
     CompactionActorStub: lambda handle: CompactionActorStub(handle, "Compaction:node"),
     RetentionActorStub: lambda handle: RetentionActorStub(handle, "Retention:node"),
     ControllerStub: ControllerStub,
+    ReportsStub: ReportsStub,
 }
 IMPLEMENTATIONS: dict[type, type] = {
     LogActorStub: LogActorImpl,
@@ -41,21 +40,10 @@ IMPLEMENTATIONS: dict[type, type] = {
     CompactionActorStub: CompactionActorImpl,
     RetentionActorStub: RetentionActorImpl,
     ControllerStub: ControllerImpl,
+    ReportsStub: ControllerImpl,
 }
 # What a stub does not send as it is -> the parameters of the actor's method.
 SENT_AS: dict[tuple[type, str, str], dict[str, Any]] = {
-    (LogActorStub, "serving", "purpose"): {},
-    **{
-        (stub, method, "configured"): {
-            "config": CONFIGURED.config,
-            "version": CONFIGURED.version,
-        }
-        for stub, method in (
-            (LogActorStub, "learn"),
-            (LogActorStub, "reconfigure"),
-            (LogManagerStub, "open_partition"),
-        )
-    },
     (ControllerStub, "explain", "partition"): PARTITION._asdict(),
 }
 # The Controller's names of parameters, where they are not the stub's.
@@ -87,8 +75,6 @@ def methods() -> list[tuple[type, str]]:
 
 def argument_for(parameter: str) -> Any:
     """A value that no other parameter has."""
-    if parameter == "configured":
-        return CONFIGURED
     if parameter == "partition":
         return PARTITION
     return object()

@@ -2,14 +2,17 @@
 fast it goes."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from raylog.actors.control import LogId
 from raylog.actors.errors import NotLeader
-from raylog.actors.messages import CompactionStatus, Hosted, RemovedSegments
+from raylog.actors.messages import CompactionStatus, RemovedSegments
 from raylog.actors.metrics import Exporter, Metric
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node_messages import UpkeepOrder
 from raylog.actors.partition.partition import Partition
 from raylog.actors.upkeep.compactor import Compactor, SharedLocks
 from raylog.storage.cleaner.cleanable import LogFacts
@@ -23,6 +26,7 @@ from raylog.storage.names import TopicPartition
 from raylog.storage.records.encode import encode_records
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import TOPIC_ID, Disk, flip, offsets_of
+from tests.harness.upkeep import ordered_log, upkeep_order
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 CONFIG = LogConfig(segment_bytes=300, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01)
@@ -62,23 +66,26 @@ class Node:
     def offsets(self, name: TopicPartition) -> list[int]:
         return offsets_of(self.partitions[name].log)
 
-    def hosted(self) -> list[Hosted]:
-        return [
-            Hosted(
-                partition=name,
-                topic_id=self.topic_ids.get(name, TOPIC_ID),
-                folder=partition.log.folder,
-                config=self.configs[name],
-            )
-            for name, partition in self.partitions.items()
-        ]
+    def order(self) -> UpkeepOrder:
+        """An order that names all of its logs."""
+        return upkeep_order(
+            [
+                ordered_log(
+                    name,
+                    self.configs[name],
+                    self.topic_ids.get(name, TOPIC_ID),
+                    partition.log.folder,
+                )
+                for name, partition in self.partitions.items()
+            ]
+        )
 
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
         return self.checkpoints
 
-    def record_cleaner_offset(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
-        self.checkpoints[partition] = offset
-        self.written.append((partition, topic_id, offset))
+    def record_cleaner_offset(self, log: LogId, offset: int) -> None:
+        self.checkpoints[log.partition] = offset
+        self.written.append((log.partition, log.topic_id, offset))
 
     def facts(
         self, partitions: Sequence[TopicPartition]
@@ -115,6 +122,12 @@ def compactor(node: Node, **options: Any) -> Compactor:
     )
 
 
+def turn(one: Compactor, node: Node) -> bool:
+    """A turn of a round over all logs of the node."""
+    one.order(node.order())
+    return one.turn()
+
+
 def told(one: Compactor, partition: TopicPartition) -> CompactionStatus:
     return next(status for status in one.status() if status.partition == str(partition))
 
@@ -127,12 +140,12 @@ def test_a_turn_compacts_the_filthiest_log_and_writes_down_where_it_ended(node: 
     node.add(B, 12)
     node.checkpoints[A] = 8
     one = compactor(node)
-    assert one.turn()
+    assert turn(one, node)
     assert node.written == [(B, TOPIC_ID, 12)]
     assert node.offsets(B) == [10, 11]
-    assert one.turn()
+    assert turn(one, node)
     assert node.written[1:] == [(A, TOPIC_ID, 12)]
-    assert not one.turn(), "nothing is dirty"
+    assert not turn(one, node), "nothing is dirty"
     status = told(one, B)
     assert (status.dirty_ratio, status.first_dirty_offset, status.is_running) == (0.0, 12, False)
     assert status.last_round is not None
@@ -143,14 +156,14 @@ def test_a_turn_compacts_the_filthiest_log_and_writes_down_where_it_ended(node: 
 def test_logs_that_are_not_compacted_are_left_alone(node: Node) -> None:
     node.add(A, 12, LogConfig(segment_bytes=300))
     one = compactor(node)
-    assert not one.turn()
+    assert not turn(one, node)
     assert (node.retained, one.status(), one.retention()) == ([], [], [])
 
 
 def test_a_checkpoint_that_is_out_of_the_log_is_written_anew(node: Node) -> None:
     node.add(A, 1)
     node.checkpoints[A] = 99
-    assert compactor(node).turn()
+    assert turn(compactor(node), node)
     assert node.written == [(A, TOPIC_ID, 0), (A, TOPIC_ID, 1)]
 
 
@@ -159,7 +172,7 @@ def test_retention_of_compacted_logs_comes_after_the_round(node: Node) -> None:
     node.add(A, 12, both)
     node.disk.clock.advance(10_000)
     one = compactor(node)
-    one.turn()
+    turn(one, node)
     assert node.retained == [A]
     (status,) = one.retention()
     assert status.total_segments == status.segments > 0
@@ -176,10 +189,10 @@ def test_an_error_that_passes_is_told_and_the_log_is_taken_later(
     node.add(A, 12)
     node.errors[A] = error
     one = compactor(node)
-    assert not one.turn()
+    assert not turn(one, node)
     assert (told(one, A).problem, told(one, A).uncleanable) == (str(error), None)
     node.errors.clear()
-    assert one.turn()
+    assert turn(one, node)
     assert told(one, A).problem is None
 
 
@@ -194,13 +207,16 @@ def test_a_log_that_cannot_be_compacted_is_left_alone_until_it_is_gone_and_the_o
     )
     one = compactor(node)
     with caplog.at_level("WARNING"):
-        turns = [one.turn() for _ in range(4)]
+        turns = [turn(one, node) for _ in range(4)]
     assert sorted(turns) == [False, False, False, True]
     assert "corrupt record batch" in (told(one, A).uncleanable or "")
     assert node.written == [(B, TOPIC_ID, 10)]
     assert len(caplog.records) == 1
+    left_alone = frozenset({LogId(partition=A, topic_id=TOPIC_ID)})
     del node.partitions[A]
-    one.turn()
+    one.order(replace(node.order(), others=left_alone))
+    assert told(one, A).uncleanable is not None, "it is only left out for a moment"
+    turn(one, node)
     assert [status.partition for status in one.status()] == ["b-0"]
 
 
@@ -208,7 +224,7 @@ def test_a_mistake_of_ours_gives_one_log_up_not_the_thread(node: Node) -> None:
     node.add(A, 12)
     node.errors[A] = ValueError("a mistake")
     one = compactor(node)
-    assert not one.turn()
+    assert not turn(one, node)
     assert told(one, A).uncleanable == "a mistake"
 
 
@@ -224,11 +240,11 @@ def test_a_topic_that_is_made_again_inherits_no_verdict(node: Node) -> None:
     node.add(A, 12)
     content = damage(node, A)
     one = compactor(node)
-    assert not one.turn()
+    assert not turn(one, node)
     assert told(one, A).uncleanable is not None
     node.topic_ids[A] = "another"
     node.disk.fs.write_file("/logs/a-0/00000000000000000000.log", content)
-    assert one.turn(), "between two turns"
+    assert turn(one, node), "between two turns"
     assert told(one, A).uncleanable is None
     assert node.written == [(A, "another", 12)]
 
@@ -241,10 +257,10 @@ def test_a_round_of_a_topic_that_is_gone_says_nothing_of_its_successor(node: Nod
     def made_again() -> None:
         node.before_view = lambda: None
         node.topic_ids[A] = "another"
-        assert not one.turn(), "the round of the old topic still runs"
+        assert not turn(one, node), "the round of the old topic still runs"
 
     node.before_view = made_again
-    assert not one.turn()
+    assert not turn(one, node)
     assert one.status() == []
     assert node.written == []
 
@@ -261,19 +277,19 @@ def test_a_round_that_its_disk_ends_is_tried_later_each_time(node: Node) -> None
 
     node.before_view = unreadable
     for _ in range(1000):
-        assert not one.turn()
+        assert not turn(one, node)
         assert "Input/output error" in (told(one, A).problem or ""), "which is told all the while"
         node.disk.clock.advance(1000)
     assert tried == [0, 15, 45, 105, 225, 465, 765]
     node.before_view = lambda: None
     node.disk.clock.advance(LONGEST_WAIT_MS)
-    assert one.turn()
+    assert turn(one, node)
     assert told(one, A).problem is None
     node.write(A, 12)
     node.before_view = unreadable
     tried.clear()
     for _ in range(16):
-        one.turn()
+        turn(one, node)
         node.disk.clock.advance(1000)
     assert len(tried) == 2, "what went well once waits no longer than at first"
 
@@ -286,10 +302,10 @@ def test_a_clock_that_is_set_back_holds_up_no_round(node: Node) -> None:
         raise StorageError("/logs/a-0/00000000000000000000.log", "Input/output error")
 
     node.before_view = unreadable
-    assert not one.turn()
+    assert not turn(one, node)
     node.before_view = lambda: None
     node.disk.clock.advance(-86_400_000)
-    assert one.turn()
+    assert turn(one, node)
 
 
 # -- given up --------------------------------------------------------------------------------------
@@ -300,11 +316,11 @@ def test_an_abandoned_round_ends_at_its_next_chunk_and_is_not_written_down(node:
     before = node.offsets(A)
     one = compactor(node)
     node.before_view = lambda: one.abandon(A)
-    assert not one.turn()
+    assert not turn(one, node)
     assert "was aborted" in (told(one, A).problem or "")
     assert (node.written, node.offsets(A)) == ([], before)
     node.before_view = lambda: None
-    assert one.turn(), "it may begin again"
+    assert turn(one, node), "it may begin again"
 
 
 def test_a_policy_that_loses_compact_meanwhile_has_every_swap_refused(node: Node) -> None:
@@ -312,7 +328,7 @@ def test_a_policy_that_loses_compact_meanwhile_has_every_swap_refused(node: Node
     one = compactor(node)
     node.before_view = lambda: partition.reconfigure(LogConfig(segment_bytes=300), 1)
     before = node.offsets(A)
-    assert not one.turn()
+    assert not turn(one, node)
     assert "does not contain compact any more" in (told(one, A).problem or "")
     assert (node.written, node.offsets(A)) == ([], before)
     with pytest.raises(CleaningAborted):
@@ -331,15 +347,15 @@ def test_two_compactions_never_write_to_one_log_dir_at_a_time(node: Node) -> Non
     def meet() -> None:
         node.before_view = lambda: None
         operations = len(node.disk.fs.log)
-        tried.append(successor.turn())
+        tried.append(turn(successor, node))
         assert [line for line in node.disk.fs.log[operations:] if ".cleaned" in line] == []
 
     node.before_view = meet
-    assert zombie.turn()
+    assert turn(zombie, node)
     assert tried == [False]
     assert "is locked by another process" in (told(successor, A).problem or "")
     node.write(A, 4)
-    assert successor.turn(), "the lock went with the round"
+    assert turn(successor, node), "the lock went with the round"
 
 
 def test_rounds_of_one_process_share_the_lock_of_their_log_dir() -> None:
@@ -372,7 +388,7 @@ def test_a_rate_that_is_set_makes_rounds_sleep(node: Node) -> None:
     limited = {"log_cleaner_io_max_bytes_per_second": 1.0}
     seconds = iter(range(1000))
     one = compactor(node, config=limited, sleep=slept.append, now=lambda: float(next(seconds)))
-    assert one.turn()
+    assert turn(one, node)
     assert sum(slept) > 100, "hundreds of bytes at one a second"
 
 
@@ -389,7 +405,7 @@ def test_a_checkpoint_that_a_full_disk_refuses_keeps_no_retention_from_making_ro
 
     monkeypatch.setattr(node, "record_cleaner_offset", full)
     one = compactor(node)
-    one.turn()
+    turn(one, node)
     assert one.retention()[0].total_segments > 0
     assert "cleaner-offset-checkpoint" in str(told(one, A).problem)
 
@@ -399,7 +415,7 @@ def test_before_the_first_round_no_time_of_it_is_told(node: Node) -> None:
     node.add(A, 12)
     one = compactor(node)
     assert "raylog_compaction_last_round_seconds" not in one.numbers()
-    one.turn()
+    turn(one, node)
     assert one.numbers()["raylog_compaction_last_round_seconds"] == T0 / 1000
 
 
@@ -408,7 +424,7 @@ def test_the_retention_of_compacted_logs_is_counted_as_that_of_others_is(node: N
     node.add(A, 12, both)
     node.disk.clock.advance(10_000)
     one = compactor(node)
-    one.turn()
+    turn(one, node)
     (status,) = one.retention()
     numbers = one.numbers()
     assert numbers["raylog_retention_segments_deleted"] == status.total_segments > 0
@@ -432,7 +448,7 @@ def test_what_rounds_did_is_told_as_metrics(node: Node) -> None:
 
     exporter = Exporter(Made, node="n1")
     for _ in range(3):
-        one.turn()
+        turn(one, node)
         exporter.numbers(one.numbers())
     assert (made["raylog_compaction_rounds"], made["raylog_compaction_records_dropped"]) == (1, 10)
     assert made["raylog_compaction_bytes_read"] > made["raylog_compaction_bytes_written"] > 0
@@ -441,3 +457,32 @@ def test_what_rounds_did_is_told_as_metrics(node: Node) -> None:
         0,
     )
     assert made["raylog_compaction_last_round_seconds"] == T0 / 1000
+
+
+def test_without_an_order_nothing_is_touched_and_an_order_replaces_the_one_before(
+    node: Node,
+) -> None:
+    node.add(A, 12)
+    node.add(B, 12)
+    one = compactor(node)
+    assert not one.turn()
+    assert (node.written, node.retained) == ([], [])
+    one.order(upkeep_order([ordered_log(A, CONFIG, TOPIC_ID)]))
+    assert one.turn()
+    assert not one.turn()
+    assert {partition for partition, _, _ in node.written} == {A}
+    assert set(node.retained) == {A}
+    one.order(upkeep_order([ordered_log(B, CONFIG, TOPIC_ID)]))
+    node.retained.clear()
+    assert one.turn()
+    assert set(node.retained) == {B}
+
+
+def test_a_log_that_was_left_out_for_a_moment_keeps_its_verdict(node: Node) -> None:
+    node.add(A, 12)
+    damage(node, A)
+    one = compactor(node)
+    assert not turn(one, node)
+    one.order(upkeep_order([]))
+    assert not turn(one, node)
+    assert told(one, A).uncleanable is not None

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 import ray
 
+from raylog.actors.control import Confirmed, LogId
 from raylog.actors.errors import ConfigUnconfirmed, NotLeader
-from raylog.actors.messages import Confirmed, RemovedSegments
+from raylog.actors.messages import RemovedSegments
 from raylog.actors.upkeep.node_logs import NodeLogs
 from raylog.storage.errors import StorageError
 from raylog.storage.names import TopicPartition
@@ -15,7 +16,8 @@ from tests.harness.futures import Timeline, future_of
 SERVES, FAILS, HAS_A_BUG, IS_AWAY, UNCONFIRMED = (
     TopicPartition("orders", number) for number in range(5)
 )
-RIGHT, MANAGER = Confirmed(topic_id="id", version=3, until_ms=7), "LogManager:n1"
+LOG = LogId(partition=SERVES, topic_id="id")
+RIGHT, MANAGER = Confirmed(log=LOG, config_version=3, until_ms=7), "LogManager:n1"
 REMOVED = RemovedSegments(segments=2, size_bytes=100, seconds=0.1)
 FAILURE, BUG = StorageError("/logs/orders-1", "Input/output error"), KeyError("of its own")
 ANSWERS: dict[str, Any] = {
@@ -104,6 +106,6 @@ def test_of_no_logs_nothing_is_asked() -> None:
     assert NodeLogs("test", "n1").delete_old_segments([]) == {}
 
 
-def test_without_a_log_manager_nobody_knows_what_is_hosted() -> None:
+def test_without_a_log_manager_nothing_is_written_down() -> None:
     with pytest.raises(NotLeader, match="LogManager:n2 cannot be reached: it is not running"):
-        NodeLogs("test", "n2").hosted()
+        NodeLogs("test", "n2").record_cleaner_offset(LOG, 7)

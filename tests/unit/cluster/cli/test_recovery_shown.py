@@ -11,7 +11,7 @@ from raylog.actors.messages import (
 from raylog.cluster.cli import health, status
 from raylog.cluster.cli.health import folded
 from raylog.cluster.cli.status import _overview
-from raylog.cluster.controller.placement import BEING_OPENED, PartitionDescription, TopicDescription
+from raylog.cluster.controller.describe import BEING_OPENED, PartitionDescription, TopicDescription
 from raylog.cluster.health import gathering
 from raylog.cluster.health.facts import Facts
 from raylog.storage.report import Mended, Progress

@@ -7,7 +7,6 @@ import msgpack
 import pytest
 
 from raylog.actors.control import LogId
-from raylog.cluster.controller import metadata
 from raylog.cluster.controller.desired import FIRST_PORT, Desired, port_of
 from raylog.cluster.controller.records import (
     ClusterRecord,
@@ -27,6 +26,13 @@ from raylog.cluster.controller.records import (
 )
 from raylog.storage.errors import CorruptRecord
 from raylog.storage.names import TopicPartition
+from tests.harness.old_metadata import (
+    KINDS,
+    old_cluster,
+    old_producer_ids,
+    old_topic,
+    old_topic_removed,
+)
 
 TOPIC = TopicRecord(name="t", topic_id="id-t", config={"retention.ms": 5}, version=2)
 LOG = LogId(partition=TopicPartition("t", 0), topic_id="id-t")
@@ -83,8 +89,8 @@ def test_what_a_newer_raylog_wrote_is_refused_with_advice(fields: dict[str, obje
 
 def test_an_older_raylog_refuses_new_records_instead_of_misreading_them() -> None:
     for record in (TOPIC, CREATING, ProducerIdsRecord(epoch=1, next_id=5)):
-        with pytest.raises(CorruptRecord):
-            metadata.ClusterState().apply(metadata.decode(encode(record)))
+        fields = msgpack.unpackb(encode(record))
+        assert fields["kind"] not in KINDS or fields["v"] > 1
 
 
 def test_a_topic_is_known_by_its_name_until_it_is_removed_and_its_partitions_until_they_are() -> (
@@ -125,6 +131,18 @@ def test_a_log_is_where_its_dir_is_and_before_that_at_the_node_that_makes_it() -
     assert desired.dirs_of("b") == [replace(DIR, node="b")]
 
 
+def test_a_copy_stays_as_it_is_while_the_first_goes_on() -> None:
+    desired = fold(TOPIC, CREATING, DIR)
+    copy = desired.copy()
+    assert copy == desired
+    desired.apply(ONLINE)
+    desired.apply(replace(DIR, directory_id="dir-2"))
+    copy.validate()
+    assert copy.partitions == {LOG: CREATING}
+    assert copy.logs_without_dir("a") == [LOG]
+    assert list(copy.dirs) == ["dir-1"]
+
+
 def test_a_kafka_id_is_never_given_again() -> None:
     desired = fold(TOPIC, ONLINE)
     assert desired.next_kafka_id == 4
@@ -156,20 +174,18 @@ def test_what_must_not_be_is_seen(records: list[Record]) -> None:
 # -- version 1 -------------------------------------------------------------------------------------
 
 
-def old(*records: dict[str, object]) -> Desired:
-    """What today's raylog wrote, read by this one."""
-    return fold(*(decode(metadata.encode(record)) for record in records))
+CONFIG = {"segment.bytes": 1 << 20}
 
 
-def old_topic(name: str, topic_id: str, *directories: str, version: int = 0) -> dict[str, object]:
-    config = {"segment.bytes": 1 << 20}
-    return metadata.topic_record(metadata.Topic(name, topic_id, config, directories, version))
+def old(*values: bytes) -> Desired:
+    """What the raylog before wrote, read by this one."""
+    return fold(*map(decode, values))
 
 
 def test_an_old_topic_is_a_topic_and_partitions_that_serve_on_nodes_that_nobody_knows() -> None:
-    desired = old(metadata.cluster_record("c"), old_topic("t", "id-t", "dir-1", "dir-2"))
+    desired = old(old_cluster("c"), old_topic("t", "id-t", "dir-1", "dir-2", config=CONFIG))
     assert desired.cluster_id == "c"
-    assert desired.topic_named("t") == replace(TOPIC, config={"segment.bytes": 1 << 20}, version=0)
+    assert desired.topic_named("t") == replace(TOPIC, config=CONFIG, version=0)
     partitions = list(desired.partitions.values())
     assert [(p.state, p.directory, p.node) for p in partitions] == [
         ("online", "dir-1", ""),
@@ -192,13 +208,17 @@ def test_an_old_topic_that_was_altered_extended_and_moved_is_as_its_last_record_
 def test_an_old_topic_that_was_removed_is_gone_and_its_name_free() -> None:
     desired = old(
         old_topic("t", "id-t", "dir-1"),
-        metadata.topic_removed_record("t"),
-        metadata.topic_removed_record("never-was"),
+        old_topic_removed("t"),
+        old_topic_removed("never-was"),
         old_topic("t", "id-2", "dir-1"),
     )
     assert [log.topic_id for log in desired.partitions] == ["id-2"]
     assert set(desired.topics) == {"id-2"}
 
 
+def test_the_first_records_of_all_had_no_versions() -> None:
+    assert old(old_topic("t", "id-t", "dir-1", version=None)).topics["id-t"].version == 0
+
+
 def test_old_producer_ids_count() -> None:
-    assert old(metadata.producer_ids_record(3000)).next_producer_id == 3000
+    assert old(old_producer_ids(3000)).next_producer_id == 3000

@@ -2,54 +2,33 @@
 
 from collections.abc import Mapping
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from raylog.actors.errors import RequestTimedOut, SeveralClusters
+from raylog.actors.errors import NoLogDirs, RequestTimedOut
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.names import Node
 from raylog.cluster.controller import home as module
-from raylog.cluster.controller.home import FirstLogDir, choose, controller_node, read_first_log_dir
-from raylog.storage.errors import InvalidLogDir, LogMissing
+from raylog.cluster.controller.copies import Copy, Home, SurveyedDir
+from raylog.cluster.controller.home import find_home, own_home, survey_node
+from raylog.storage.errors import LogMissing
 from tests.harness.futures import Timeline
 
-FRESH, OTHER_FRESH = FirstLogDir("a", "/a", None, False), FirstLogDir("b", "/b", None, False)
-MEMBER = FirstLogDir("c", "/c", "cluster-1", False)
-HOME = FirstLogDir("d", "/d", "cluster-1", True)
-FOREIGN = FirstLogDir("e", "/e", "cluster-2", True)
-# a first start that ended before the dir was identified
-CUT_OFF = FirstLogDir("f", "/f", None, True)
+DIGESTS = b"x" * 8
+COPY = Copy(cluster_id="cluster-1", controller_epoch=1, digests=DIGESTS)
 
 
-def test_a_new_cluster_begins_where_it_is_asked_for() -> None:
-    assert choose([FRESH, OTHER_FRESH], "b") == "b"
+def fresh(node_id: str) -> list[SurveyedDir]:
+    return [SurveyedDir(node_id=node_id, path="/disk")]
 
 
-@pytest.mark.parametrize("own", ["a", "c", "d"])
-def test_a_cluster_goes_on_where_its_metadata_is_whoever_asks(own: str) -> None:
-    assert choose([FRESH, MEMBER, HOME], own) == "d"
-
-
-def test_one_disk_that_several_nodes_see_is_opened_by_the_one_that_asks() -> None:
-    same = [FirstLogDir(node, "/shared", "cluster-1", True) for node in "abc"]
-    assert choose(same, "b") == "b"
-    assert choose(same, "x") == "a"
-
-
-def test_a_second_cluster_is_refused_and_both_are_named() -> None:
-    for other in (FOREIGN, CUT_OFF):
-        with pytest.raises(
-            SeveralClusters, match=f"cluster-1 in /d of node d.*{other.path}|{other.path}.*/d"
-        ):
-            choose([FRESH, HOME, other], "a")
-
-
-def test_no_empty_cluster_begins_beside_disks_whose_metadata_is_away() -> None:
-    for own in ("a", "c"):
-        with pytest.raises(LogMissing, match="cluster-1"):
-            choose([FRESH, MEMBER], own)
+def with_metadata(node_id: str) -> list[SurveyedDir]:
+    """The metadata is in the second of two log dirs."""
+    second = SurveyedDir(node_id=node_id, path="/second", has_metadata=True, copy=COPY)
+    return [*fresh(node_id), second]
 
 
 CONFIG = BrokerConfig.parse({})
@@ -75,8 +54,8 @@ class Nodes:
 
     def _run(
         self, function: Any, arguments: Mapping[Node, tuple[Any, ...]], what: str
-    ) -> dict[Node, Call[FirstLogDir]]:
-        assert function is read_first_log_dir
+    ) -> dict[Node, Call[list[SurveyedDir]]]:
+        assert function is survey_node
         assert arguments == {node: (node.node_id, CONFIG) for node in self.ends}
         self.asked = list(arguments)
         return {node: Call(end, f"{what} of node {node}") for node, end in self.ends.items()}
@@ -89,44 +68,67 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
 
 def test_a_single_node_is_chosen_without_asking_it(nodes: Nodes) -> None:
     nodes.has_silent("a")
-    assert controller_node(CONFIG) == Node("a")
+    assert find_home(CONFIG) == (Node("a"), None)
     assert nodes.asked == []
 
 
 def test_the_node_that_has_the_metadata_is_chosen(nodes: Nodes) -> None:
-    nodes.has("a", FRESH)
-    nodes.has("d", HOME)
-    assert controller_node(CONFIG) == Node("d", "label-d")
+    nodes.has("a", fresh("a"))
+    nodes.has("d", with_metadata("d"))
+    home = Home(node_id="d", log_dir="/second")
+    assert find_home(CONFIG) == (Node("d", "label-d"), home)
 
 
 def test_where_no_disk_belongs_to_a_cluster_the_own_node_is_chosen(nodes: Nodes) -> None:
-    nodes.has("b", OTHER_FRESH)
-    nodes.has("a", FRESH)
-    assert controller_node(CONFIG) == Node("b", "label-b")
+    nodes.has("b", fresh("b"))
+    nodes.has("a", fresh("a"))
+    node, home = find_home(CONFIG)
+    assert node == Node("b", "label-b")
+    assert home is not None
+    assert home.new_cluster
 
 
 def test_a_silent_node_does_not_matter_where_the_metadata_was_found(nodes: Nodes) -> None:
-    nodes.has("a", FRESH)
-    nodes.has("d", HOME)
+    nodes.has("a", fresh("a"))
+    nodes.has("d", with_metadata("d"))
     nodes.has_silent("s")
-    assert controller_node(CONFIG).node_id == "d"
+    assert find_home(CONFIG)[0].node_id == "d"
 
 
 def test_where_the_metadata_was_not_found_a_silent_node_may_have_it(nodes: Nodes) -> None:
-    nodes.has("a", FRESH)
+    nodes.has("a", fresh("a"))
     nodes.has_silent("s")
     with pytest.raises(RequestTimedOut, match="looking at the log dirs of node s"):
-        controller_node(CONFIG)
+        find_home(CONFIG)
 
 
-def test_a_node_without_usable_log_dirs_does_not_matter(nodes: Nodes) -> None:
-    nodes.has("a", FRESH)
-    nodes.has("x", InvalidLogDir("/disk", "is a file"))
-    assert controller_node(CONFIG).node_id == "a"
+def test_a_node_without_log_dirs_does_not_matter(nodes: Nodes) -> None:
+    nodes.has("a", fresh("a"))
+    nodes.has("x", NoLogDirs("log.dirs is not set"))
+    assert find_home(CONFIG)[0].node_id == "a"
+
+
+def test_where_the_own_node_has_no_log_dirs_it_is_said(nodes: Nodes) -> None:
+    nodes.has("x", NoLogDirs("log.dirs is not set"))
+    nodes.has("a", fresh("a"))
+    with pytest.raises(NoLogDirs):
+        find_home(CONFIG)
 
 
 def test_an_error_without_a_name_is_raised(nodes: Nodes) -> None:
-    nodes.has("a", FRESH)
+    nodes.has("a", fresh("a"))
     nodes.has("x", KeyError("a bug"))
     with pytest.raises(KeyError, match="a bug"):
-        controller_node(CONFIG)
+        find_home(CONFIG)
+
+
+def test_on_a_single_node_a_controller_looks_itself_and_begins_a_cluster_only_once(
+    tmp_path: Path,
+) -> None:
+    config = BrokerConfig.parse({"log.dirs": [str(tmp_path / "log")]})
+    home = own_home("n", config, new_cluster=False, may_begin=True)
+    assert home.log_dir == str(tmp_path / "log")
+    assert home.new_cluster
+    with pytest.raises(LogMissing):
+        own_home("n", config, new_cluster=False, may_begin=False)
+    assert list(tmp_path.iterdir()) == [], "looking changes nothing"

@@ -1,28 +1,56 @@
 """The Controller's log: what it replays, and that it does not go on after a failed fsync."""
 
-from functools import partial
+from typing import Any
 
 import pytest
 
-from raylog.cluster.controller.metadata import (
-    Topic,
-    producer_ids_record,
-    topic_record,
-    topic_removed_record,
-)
+from raylog.actors.control import LogId
 from raylog.cluster.controller.metadata_log import MetadataLog
-from raylog.storage.errors import DiskFull, LogMissing, StorageError, UndoFailed
-from raylog.storage.log import Log
+from raylog.cluster.controller.records import (
+    PartitionRecord,
+    ProducerIdsRecord,
+    Record,
+    TopicRecord,
+    TopicRemovedRecord,
+)
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import DiskFull, LogLocked, LogMissing, StorageError, UndoFailed
+from raylog.storage.loader import create_log, open_log
+from raylog.storage.log_dir import METADATA_PARTITION
+from raylog.storage.names import TopicPartition
+from raylog.storage.records.encode import encode_records
 from raylog.storage.state.properties import MetaProperties, random_id, write_meta
 from raylog.storage.testing.clock import ManualClock
-from raylog.storage.testing.memory import MemoryFile, MemoryFileSystem
+from raylog.storage.testing.memory import MemoryFileSystem
+from tests.harness.old_metadata import (
+    old_cluster,
+    old_producer_ids,
+    old_topic,
+    old_topic_removed,
+)
 
-TOPIC = Topic("t", "id", {"retention.ms": -1}, ("dir-a", "dir-b"), version=3)
+TOPIC = TopicRecord(name="t", topic_id="id", config={"retention.ms": -1}, version=3)
+PARTITION = PartitionRecord(
+    log=LogId(partition=TopicPartition("t", 0), topic_id="id"), state="creating", node="a"
+)
+FOLDER = "/disk/log/__cluster_metadata-0"
 CLUSTER = random_id()
 
 
+def ids(next_id: int) -> Record:
+    return ProducerIdsRecord(epoch=1, next_id=next_id)
+
+
+def broken(path: str) -> StorageError:
+    return StorageError(path, "I/O error")
+
+
+def torn(path: str) -> StorageError:
+    return UndoFailed(path, "the disk is gone")
+
+
 def opened(fs: MemoryFileSystem) -> MetadataLog:
-    return MetadataLog(fs, ManualClock(), "/disk/log")
+    return MetadataLog(fs, ManualClock(), "/disk/log", new_cluster=CLUSTER)
 
 
 @pytest.fixture
@@ -32,94 +60,126 @@ def fs() -> MemoryFileSystem:
     return made
 
 
-def test_the_state_is_what_was_appended_after_any_reopening(fs: MemoryFileSystem) -> None:
+def test_what_was_appended_is_what_shall_be_after_any_reopening(fs: MemoryFileSystem) -> None:
     log = opened(fs)
-    cluster_id = log.state.cluster_id
-    log.append(topic_record(TOPIC), topic_record(TOPIC._replace(name="gone")))
-    log.append(topic_removed_record("gone"), producer_ids_record(1000))
+    assert log.desired.cluster_id == CLUSTER
+    gone = TopicRecord(name="gone", topic_id="id-2", config={})
+    log.append([TOPIC, PARTITION, gone])
+    log.append([TopicRemovedRecord(topic_id="id-2"), ids(1000)])
     log.close()
-    state = opened(fs).state
-    assert (state.cluster_id, state.topics, state.next_producer_id) == (
-        cluster_id,
-        {"t": TOPIC},
-        1000,
+    desired = MetadataLog(fs, ManualClock(), "/disk/log").desired
+    assert (desired.cluster_id, desired.topics) == (CLUSTER, {"id": TOPIC})
+    assert list(desired.partitions.values()) == [PARTITION]
+    assert desired.next_producer_id == 1000
+
+
+def test_the_log_of_the_raylog_before_is_read_and_gone_on_with(fs: MemoryFileSystem) -> None:
+    written(
+        fs,
+        old_cluster(CLUSTER),
+        old_topic("t", "id-t", "dir-a", "dir-b", config={"retention.ms": 5}, version=2),
+        old_topic("gone", "id-g", "dir-a", version=None),
+        old_topic_removed("gone"),
+        old_producer_ids(3000),
     )
+    log = MetadataLog(fs, ManualClock(), "/disk/log")
+    log.append([TopicRecord(name="new", topic_id="id-n", config={})])
+    log.close()
+    desired = MetadataLog(fs, ManualClock(), "/disk/log").desired
+    desired.validate()
+    assert [topic.name for topic in desired.topics.values()] == ["t", "new"]
+    assert desired.cluster_id == CLUSTER
+    assert desired.topics["id-t"] == TopicRecord(
+        name="t", topic_id="id-t", config={"retention.ms": 5}, version=2
+    )
+    places = [(entry.state, entry.directory) for entry in desired.partitions.values()]
+    assert places == [("online", "dir-a"), ("online", "dir-b")]
+    assert desired.next_producer_id == 3000
 
 
-def test_a_topic_of_a_log_without_versions_has_the_first(fs: MemoryFileSystem) -> None:
-    log = opened(fs)
-    record = topic_record(TOPIC)
-    del record["version"]
-    log.append(record)
-    assert log.state.topics == {"t": TOPIC._replace(version=0)}
+def written(fs: MemoryFileSystem, *values: bytes) -> None:
+    """A log with these records."""
+    fs.make_dir("/disk/log")
+    create_log(fs, FOLDER, random_id())
+    log = open_log(fs, ManualClock(), FOLDER, METADATA_PARTITION, LogConfig(retention_ms=-1))
+    log.epochs.assign(0, 0)
+    for value in values:
+        rows: list[Any] = [(0, None, value, ())]
+        log.append(encode_records(rows))
+    log.close()
 
 
-def test_after_a_failed_fsync_nothing_is_retried(
-    fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+def test_after_a_failed_fsync_nothing_is_retried_until_the_log_is_read_back(
+    fs: MemoryFileSystem,
 ) -> None:
     log = opened(fs)
-
-    def failing(*_: object) -> None:
-        raise StorageError("/disk/log", "I/O error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Log, "flush", failing)
-        with pytest.raises(StorageError):
-            log.append(topic_record(TOPIC))
+    failing = fs.failing(broken, "flush", FOLDER)
+    with failing, pytest.raises(StorageError):
+        log.append([TOPIC])
+    assert log.has_failed
     with pytest.raises(StorageError, match="I/O error"):
-        log.append(producer_ids_record(1000))
-    assert log.state.topics == {}
-    assert log.state.next_producer_id == 0
+        log.append([ids(1000)])
     log.close()
+    again = opened(fs)
+    assert again.desired.topics == {}, "the page cache's copy does not count"
+    again.append([ids(2000)])
 
 
 def test_nothing_is_begun_where_a_log_must_be(fs: MemoryFileSystem) -> None:
     with pytest.raises(LogMissing):
-        MetadataLog(fs, ManualClock(), "/disk/log", must_exist=True)
+        MetadataLog(fs, ManualClock(), "/disk/log")
     assert not fs.exists("/disk/log")
     opened(fs).close()
-    MetadataLog(fs, ManualClock(), "/disk/log", must_exist=True).close()
+    MetadataLog(fs, ManualClock(), "/disk/log").close()
 
 
-def test_nothing_is_begun_in_a_log_dir_of_a_cluster(fs: MemoryFileSystem) -> None:
+def test_where_the_metadata_is_missing_it_is_said_whose_it_is(fs: MemoryFileSystem) -> None:
     fs.make_dir("/disk/log")
     write_meta(fs, "/disk/log", MetaProperties(CLUSTER, 1, random_id()))
     with pytest.raises(LogMissing, match=CLUSTER):
-        opened(fs)
+        MetadataLog(fs, ManualClock(), "/disk/log")
     assert fs.list_dir("/disk/log") == ["meta.properties"]
+
+
+def test_two_do_not_write_it_and_one_that_cannot_be_opened_is_unlocked(
+    fs: MemoryFileSystem,
+) -> None:
+    log = opened(fs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("raylog.actors.partition.locking.LOCK_PATIENCE_S", 0.0)
+        with pytest.raises(LogLocked):
+            opened(fs)
+    log.close()
+    with fs.failing(broken), pytest.raises(StorageError):
+        opened(fs)
+    opened(fs).close()
 
 
 def test_it_opens_on_a_full_disk_and_is_written_when_there_is_room(fs: MemoryFileSystem) -> None:
     log = opened(fs)
-    log.append(topic_record(TOPIC))
+    log.append([TOPIC])
     log.close()
     with fs.failing(DiskFull, "append"):
         again = opened(fs)
-        assert again.state.topics == {"t": TOPIC}
+        assert again.desired.topics == {"id": TOPIC}
         for _ in range(2):
             with pytest.raises(DiskFull):
-                again.append(producer_ids_record(1000))
+                again.append([ids(1000)])
         assert not again.has_failed
-    again.append(producer_ids_record(2000))
+    again.append([ids(2000)])
     again.close()
-    assert opened(fs).state.next_producer_id == 2000
+    assert opened(fs).desired.next_producer_id == 2000
 
 
 def test_after_a_write_that_could_not_be_undone_nothing_is_written_behind_it(
     fs: MemoryFileSystem,
 ) -> None:
     log = opened(fs)
-    torn = partial(UndoFailed, "/disk/log")
-
-    def failing(*_: object) -> None:
-        raise torn("the disk is gone")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MemoryFile, "append", failing)
-        with pytest.raises(UndoFailed):
-            log.append(topic_record(TOPIC))
+    failing = fs.failing(torn, "append", FOLDER)
+    with failing, pytest.raises(UndoFailed):
+        log.append([TOPIC])
     assert log.has_failed
     with pytest.raises(UndoFailed):
-        log.append(producer_ids_record(1000))
+        log.append([ids(1000)])
     log.close()
-    assert opened(fs).state.topics == {}
+    assert opened(fs).desired.topics == {}

@@ -11,7 +11,7 @@ from raylog.actors.messages import (
     PartitionStatus,
     RetentionStatus,
 )
-from raylog.cluster.controller.placement import BEING_OPENED, PartitionDescription, TopicDescription
+from raylog.cluster.controller.describe import BEING_OPENED, PartitionDescription, TopicDescription
 from raylog.cluster.health.facts import ERROR, WARNING, Facts, Finding
 from raylog.cluster.health.findings import findings
 from raylog.storage.log_dir import CHECKPOINTS
@@ -205,3 +205,29 @@ def test_every_finding_says_what_to_do(seen: Facts) -> None:
     for finding in findings(seen):
         assert len(finding.todo) > 20
         assert "\n" not in finding.what + finding.todo
+
+
+def test_a_node_whose_log_manager_hangs_is_no_node_that_takes_no_part() -> None:
+    silent = "the LogManager of node a has not reported for 30 s"
+    finding = only(Facts(nodes={"a" * 56: silent}))
+    assert finding.severity == ERROR
+    assert "continue to serve" in finding.what
+    finding = only(Facts(nodes={"a" * 56: "its log dirs are locked"}))
+    assert finding.severity == WARNING
+    assert "takes no part" in finding.what
+
+
+def test_metadata_that_cannot_be_written_is_an_error() -> None:
+    finding = only(Facts(problems={"metadata": "/disk: EIO"}))
+    assert (finding.severity, finding.subject) == (ERROR, "metadata")
+    assert "EIO" in finding.what
+
+
+def test_a_node_where_nobody_removes_what_is_old_is_told() -> None:
+    finding = only(Facts(problems={"upkeep of " + "b" * 56: "none has run for 40 s"}))
+    assert (finding.severity, finding.subject) == (WARNING, "upkeep of node bbbbbbbb")
+
+
+def test_an_offline_log_dir_says_how_it_is_used_again() -> None:
+    offline = LogDirStatus.offline("n" * 56, "/disk", "id", "EIO")
+    assert "raylog log-dirs online /disk" in only(Facts(log_dirs=[offline])).todo

@@ -8,16 +8,26 @@ import pytest
 from ray.exceptions import ActorDiedError, RayTaskError
 
 from raylog.actors.errors import NotLeader, RequestTimedOut
-from raylog.cluster.controller.placement import TopicDescription
+from raylog.actors.messages import LogDirStatus
+from raylog.cluster.controller.describe import TopicDescription, merged_log_dirs
 from raylog.cluster.health import gathering as module
 from raylog.cluster.health.gathering import gather_facts
 from tests.harness.futures import Timeline, future_of
 
+
+def log_dir(node_id: str, path: str, *, is_online: bool = True) -> LogDirStatus:
+    status = LogDirStatus.offline(node_id, path, "id", "recorded", "do it")
+    return status if not is_online else status._replace(is_online=True, problem=None, todo="")
+
+
+DIR_A1, DIR_A2, DIR_B = log_dir("a", "/1"), log_dir("a", "/2"), log_dir("b", "/1")
 TOPIC = TopicDescription(name="t", topic_id="id-t", config={}, partitions=())
 ANSWERS: dict[str, dict[str, Any]] = {
     "Controller": {
         "cluster_id": "cluster-1",
         "nodes": {"node-1": None},
+        "log_dirs": [DIR_A1, DIR_B],
+        "problems": {"metadata": "EIO"},
         "list_topics": ["t"],
         "broker_config": [
             SimpleNamespace(name="log.retention.check.interval.ms", value=77),
@@ -25,8 +35,8 @@ ANSWERS: dict[str, dict[str, Any]] = {
         ],
         "describe_topic": TOPIC,
     },
-    "LogManager:a": {"log_dirs": ["dir-a1", "dir-a2"], "recoveries": ["recovery on a"]},
-    "LogManager:b": {"log_dirs": ["dir-b"], "recoveries": []},
+    "LogManager:a": {"log_dirs": [DIR_A1, DIR_A2], "recoveries": ["recovery on a"]},
+    "LogManager:b": {"log_dirs": [DIR_B], "recoveries": []},
     "Log:t-0": {"status": "status of t-0"},
     "Log:t-1": {"status": "status of t-1"},
     "Compaction:a": {"status": ["compaction of a"], "retention": ["retention in compaction"]},
@@ -71,8 +81,9 @@ def test_facts_are_gathered_from_each_kind_of_actor(actors: Actors) -> None:
     assert facts.cluster_id == "cluster-1"
     assert facts.controller_problem is None
     assert facts.nodes == {"node-1": None}
+    assert facts.problems == {"metadata": "EIO"}
     assert facts.topics == [TOPIC]
-    assert facts.log_dirs == ["dir-a1", "dir-a2", "dir-b"]
+    assert facts.log_dirs == [DIR_A1, DIR_A2, DIR_B]
     assert facts.partitions == ["status of t-0", "status of t-1"]
     assert facts.recovering == ["recovery on a"]
     assert facts.compaction == ["compaction of a"]
@@ -90,9 +101,18 @@ def test_those_that_do_not_answer_in_time_are_named_and_cost_the_time_once(actor
     assert facts.silent_partitions == {"t-1": late}
     assert facts.silent_upkeep == {"Retention:b": late}
     assert facts.controller_problem == late
-    assert facts.log_dirs == ["dir-a1", "dir-a2"]
+    assert facts.log_dirs == [DIR_A1, DIR_A2, DIR_B], "of b as the Controller knows it"
     assert facts.partitions == ["status of t-0"]
     assert actors.timeline.now_s == 3
+
+
+def test_what_is_recorded_of_a_log_dir_counts_and_what_its_log_manager_knows_is_kept() -> None:
+    offline = log_dir("a", "/1", is_online=False)
+    told = DIR_A1._replace(size_bytes=7)
+    (merged,) = merged_log_dirs([told], [offline])
+    assert (merged.is_online, merged.problem, merged.todo) == (False, "recorded", "do it")
+    assert merged.size_bytes == 7
+    assert merged_log_dirs([told], [DIR_A1]) == [told]
 
 
 def test_a_topic_that_is_not_described_in_time_is_left_out(actors: Actors) -> None:

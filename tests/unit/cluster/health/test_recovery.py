@@ -11,7 +11,7 @@ from raylog.actors.messages import (
     Recovering,
 )
 from raylog.actors.partition.opening import report_of
-from raylog.cluster.controller.placement import BEING_OPENED, PartitionDescription, TopicDescription
+from raylog.cluster.controller.describe import BEING_OPENED, PartitionDescription, TopicDescription
 from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding
 from raylog.cluster.health.findings import findings, notes
 from raylog.cluster.health.recovery import in_words

@@ -1,0 +1,87 @@
+"""What is known of a node's log dirs, for people and for metrics.
+
+Measuring a dir looks at every file, and a disk may hang: so it is done beside, and remembered.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import wait
+from typing import Protocol
+
+from raylog.actors.control import DirReport
+from raylog.actors.messages import LogDirStatus
+from raylog.actors.node.dirs import Unusable
+from raylog.actors.node.tasks import EachDir
+
+# A look-up waits so long for the dirs to be measured, and answers what is remembered then.
+FRESH_TIMEOUT_S = 1.0
+
+
+class Measurable(Protocol):
+    """Who measures; ``disk_work.py`` on real disks."""
+
+    def status(self, directory_id: str, node_id: str) -> LogDirStatus: ...
+
+    def unusable(self) -> Sequence[Unusable]: ...
+
+
+class DirStatuses:
+    """See the module's head."""
+
+    def __init__(
+        self,
+        disk: Measurable,
+        each_dir: EachDir,
+        *,
+        node_id: str,
+        dirs: Callable[[], Sequence[DirReport]],
+    ) -> None:
+        """``dirs``: all of the node, as its machine has them. ``node_id``: Ray's."""
+        self._disk = disk
+        self._each_dir = each_dir
+        self._node_id = node_id
+        self._dirs = dirs
+        self._lock = threading.Lock()
+        self._remembered: dict[str, LogDirStatus] = {}
+
+    def measure(self) -> None:
+        """Begin to measure each dir that is online; one that is being measured is left alone."""
+        self._each_dir.run("status", self._measure)
+
+    def fresh(self, timeout_s: float = FRESH_TIMEOUT_S) -> list[LogDirStatus]:
+        """Every dir, measured now where that takes less than ``timeout_s``."""
+        wait(self._each_dir.run("status", self._measure), timeout_s)
+        return self.remembered()
+
+    def remembered(self) -> list[LogDirStatus]:
+        """Every dir, as it was measured last. Waits for nothing."""
+        with self._lock:
+            return [self._status(dir) for dir in self._dirs()]
+
+    def _measure(self, directory_id: str) -> None:
+        status = self._disk.status(directory_id, self._node_id)
+        with self._lock:
+            self._remembered[directory_id] = status
+
+    def _status(self, dir: DirReport) -> LogDirStatus:
+        if dir.state == "offline":
+            advices = [found.advice for found in self._disk.unusable() if found.path == dir.path]
+            todo = advices[0] if advices else ""
+            id = dir.directory_id
+            return LogDirStatus.offline(self._node_id, dir.path, id, dir.why, todo)
+        measured = self._remembered.get(dir.directory_id or "")
+        if measured is not None and measured.is_online:
+            return measured
+        return LogDirStatus(
+            node_id=self._node_id,
+            path=dir.path,
+            directory_id=dir.directory_id or "",
+            is_online=True,
+            problem=None,
+            partitions=0,
+            size_bytes=0,
+            total_bytes=0,
+            usable_bytes=dir.usable_bytes,
+            loaded=0,
+            to_load=0,
+        )

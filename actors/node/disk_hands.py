@@ -1,0 +1,102 @@
+"""Carries out the instructions that concern disks, each in a thread.
+
+Each log dir has its threads: a disk that hangs holds up only itself. A copy to another dir takes
+long, so copies have threads of their own, and so have the last rounds of copies: while one waits,
+nobody serves its log.
+
+==============================  ====================================
+instruction                     threads
+==============================  ====================================
+ReadDir, CloseDir               one of the dir: they keep their order
+Copy                            COPIES_AT_ONCE of the target
+Copy, the last round            COPIES_AT_ONCE of the target
+WriteEpoch                      one, which waits for all dirs
+every other                     WORKS_AT_ONCE of the dir
+==============================  ====================================
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
+from typing import Protocol
+
+from raylog.actors.node.dirs import Found
+from raylog.actors.node.disk_work import DiskInstruction
+from raylog.actors.node.events import DirsRead, Event, Finished
+from raylog.actors.node.instructions import CloseDir, Copy, GiveUpCopy, ReadDir, WriteEpoch
+from raylog.actors.node.workers import Pools, work_failed
+from raylog.storage.errors import RaylogError
+
+# Of one log dir; more than one, since some of them wait for the disk.
+WORKS_AT_ONCE = 4
+COPIES_AT_ONCE = 4
+
+
+class DiskWorker(Protocol):
+    """Who does the work; ``disk_work.py`` on real disks."""
+
+    def carry_out(self, work: DiskInstruction) -> Mapping[str, str] | Found | None:
+        """Return when it is done. Raises RaylogError."""
+
+    def close_dir(self, directory_id: str) -> None: ...
+
+    def give_up_copy(self, copy_token: int) -> None: ...
+
+
+class DiskHands:
+    """See the module's head."""
+
+    def __init__(self, worker: DiskWorker, tell: Callable[[Event], object]) -> None:
+        self._worker = worker
+        self._tell = tell
+        self._works = Pools(WORKS_AT_ONCE)
+        self._copies = Pools(COPIES_AT_ONCE)
+        self._singles = Pools(1)
+
+    def carry_out(self, work: DiskInstruction) -> None:
+        """Have it done in a thread, and told with one ``Finished``."""
+        job = partial(self._do, work)
+        match work:
+            case WriteEpoch():
+                self._singles.run("epoch", job)
+            case ReadDir():
+                self._singles.run(("dir", work.directory_id), job)
+            case Copy():
+                self._copies.run(("last" if work.is_last else "copy", work.target_id), job)
+            case _:
+                self._works.run(("disk", work.directory_id), job)
+
+    def close_dir(self, instruction: CloseDir) -> None:
+        directory_id = instruction.directory_id
+        self._run_single(("dir", directory_id), partial(self._worker.close_dir, directory_id))
+
+    def give_up_copy(self, instruction: GiveUpCopy) -> None:
+        self._run_single("give-up", partial(self._worker.give_up_copy, instruction.copy_token))
+
+    def _run_single(self, key: Hashable, job: Callable[[], object]) -> None:
+        self._singles.run(key, job)
+
+    def _do(self, work: DiskInstruction) -> None:
+        try:
+            result = self._worker.carry_out(work)
+        except RaylogError as error:
+            finished = Finished(token=work.token, error=error)
+        except Exception as error:  # the machine waits for an answer, whatever happens
+            finished = Finished(token=work.token, error=work_failed(type(work).__name__, error))
+        else:
+            finished = self._finished(work, result)
+        self._tell(finished)
+
+    def _finished(
+        self, work: DiskInstruction, result: Mapping[str, str] | Found | None
+    ) -> Finished:
+        if isinstance(result, Mapping):
+            return Finished(token=work.token, result=result)
+        if result is not None:
+            self._tell(
+                DirsRead(
+                    dirs=result.dirs,
+                    folders=result.folders,
+                    controller_epoch=result.controller_epoch,
+                )
+            )
+        return Finished(token=work.token)

@@ -1,0 +1,24 @@
+"""The Controller on Ray: see ``controller_link.py``."""
+
+from raylog.actors.control import Report
+from raylog.actors.errors import BrokerNotFound
+from raylog.actors.runtime.stubs import ReportsStub, find_reports
+
+
+class RayController:
+    """The Controller of a namespace. Raises BrokerNotFound while it is away."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+
+    def report(self, report: Report, timeout_s: float) -> None:
+        self._controller().report(report).get(timeout_s)
+
+    def refused(self, node: str, controller_epoch: int, timeout_s: float) -> None:
+        self._controller().refused(node, controller_epoch).get(timeout_s)
+
+    def _controller(self) -> ReportsStub:
+        controller = find_reports(self._namespace)
+        if controller is None:
+            raise BrokerNotFound(self._namespace)
+        return controller

@@ -1,0 +1,110 @@
+"""LogActors on Ray: see ``log_actors.py``."""
+
+from collections.abc import Callable, Collection, Mapping, Set
+from typing import TypeVar
+
+from raylog.actors.errors import NotLeader, WorkFailed
+from raylog.actors.messages import PartitionOffsets
+from raylog.actors.node.log_actors import SAYS_TIMEOUT_S
+from raylog.actors.node_messages import LogOrder, LogSays
+from raylog.actors.partition.log_actor import LogActor
+from raylog.actors.partition.spec import LogSpec
+from raylog.actors.runtime.calls import Call, gather
+from raylog.actors.runtime.handles import create, find, kill, running
+from raylog.actors.runtime.names import LOG, Node, log_actor_name
+from raylog.actors.runtime.nodes import alive_nodes, own_node
+from raylog.actors.runtime.stubs import LogActorStub, find_log_actor
+from raylog.storage.errors import RaylogError
+from raylog.storage.names import TopicPartition, parse_folder
+
+Answer = TypeVar("Answer")
+
+
+class RayLogActors:
+    """The LogActors of a namespace. ``node``: this process's, when it began."""
+
+    def __init__(self, namespace: str, node: Node) -> None:
+        self._namespace = namespace
+        self._node = node
+
+    def start(self, spec: LogSpec) -> None:
+        # As it is now: another node may carry the label meanwhile.
+        node = own_node() if self._node.label else self._node
+        create(LogActor, log_actor_name(spec.partition), self._namespace, node, spec)
+
+    def says(self, partition: TopicPartition, timeout_s: float = SAYS_TIMEOUT_S) -> LogSays | None:
+        log = find_log_actor(partition, self._namespace)
+        return None if log is None else log.says().get(timeout_s)
+
+    def says_all(
+        self, partitions: Collection[TopicPartition], timeout_s: float = SAYS_TIMEOUT_S
+    ) -> Mapping[TopicPartition, LogSays | RaylogError | None]:
+        answers: dict[TopicPartition, LogSays | RaylogError | None] = {}
+        answers.update(dict.fromkeys(partitions))
+        asked: dict[TopicPartition, LogSays | RaylogError] = self._ask_all(
+            partitions, LogActorStub.says, timeout_s
+        )
+        answers.update(asked)
+        return answers
+
+    def learn(self, order: LogOrder) -> LogSays:
+        return self._log(order.log.partition).learn(order).get(SAYS_TIMEOUT_S)
+
+    def reconfigure(self, order: LogOrder) -> LogSays:
+        return self._log(order.log.partition).reconfigure(order).get()
+
+    def roll(self, partition: TopicPartition) -> None:
+        self._log(partition).roll().get()
+
+    def close(self, partition: TopicPartition, timeout_s: float) -> PartitionOffsets:
+        return self._log(partition).close().get(timeout_s)
+
+    def close_all(
+        self, partitions: Collection[TopicPartition], timeout_s: float
+    ) -> Mapping[TopicPartition, PartitionOffsets | RaylogError]:
+        return self._ask_all(partitions, LogActorStub.close, timeout_s)
+
+    def kill(self, partition: TopicPartition) -> None:
+        kill(log_actor_name(partition), self._namespace)
+
+    def is_there(self, partition: TopicPartition) -> bool:
+        return find(log_actor_name(partition), self._namespace) is not None
+
+    def running(self) -> Set[TopicPartition]:
+        names = [name for name in running(self._namespace) if name.startswith(LOG)]
+        parsed = {parse_folder(name.removeprefix(LOG)) for name in names}
+        return {partition for partition in parsed if partition is not None}
+
+    def nodes(self) -> Set[str]:
+        return {node.node_id for node in alive_nodes()}
+
+    def _log(self, partition: TopicPartition) -> LogActorStub:
+        log = find_log_actor(partition, self._namespace)
+        if log is None:
+            raise NotLeader(str(partition), "its LogActor is not running")
+        return log
+
+    def _ask_all(
+        self,
+        partitions: Collection[TopicPartition],
+        ask: Callable[[LogActorStub], Call[Answer]],
+        timeout_s: float,
+    ) -> dict[TopicPartition, Answer | RaylogError]:
+        """The answers and errors of those that have an actor."""
+        outcomes: dict[TopicPartition, Answer | RaylogError] = {}
+        calls: dict[TopicPartition, Call[Answer]] = {}
+        for partition in partitions:
+            try:
+                log = find_log_actor(partition, self._namespace)
+            except RaylogError as error:
+                outcomes[partition] = error
+                continue
+            if log is not None:
+                calls[partition] = ask(log)
+        gathered = gather(calls, timeout_s)
+        outcomes.update(gathered.answers)
+        for partition, failure in gathered.errors.items():
+            if not isinstance(failure, RaylogError):
+                failure = WorkFailed(f"asking {partition}", str(failure))
+            outcomes[partition] = failure
+        return outcomes

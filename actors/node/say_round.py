@@ -1,0 +1,92 @@
+"""Asks the LogActors that serve what they say, so that the machine and the checkpoints know it."""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from raylog.actors.control import LogId
+from raylog.actors.events import warn
+from raylog.actors.node.events import ActorGone, ActorSaid, DirFailed, Event, Served
+from raylog.actors.node.log_actors import LogActors, served_of
+from raylog.actors.node.log_start import LogDisk
+from raylog.actors.node.workers import Workers
+from raylog.actors.node_messages import LogOrder, LogSays
+from raylog.storage.errors import RaylogError, StorageError
+
+logger = logging.getLogger(__name__)
+
+# Actors that Ray has started again and that wait for their config: so many are told at once.
+TAUGHT_AT_ONCE = 8
+
+
+class SayRound:
+    """Has a round each time it is called; one at a time."""
+
+    def __init__(
+        self,
+        actors: LogActors,
+        disk: LogDisk,
+        *,
+        node_id: str,
+        served: Callable[[], Sequence[Served]],
+        order_of: Callable[[LogId], LogOrder | None],
+        tell: Callable[[Event], object],
+    ) -> None:
+        """``served``: what the machine has heard last. ``node_id``: Ray's, of this node."""
+        self._actors = actors
+        self._disk = disk
+        self._node_id = node_id
+        self._served = served
+        self._order_of = order_of
+        self._tell = tell
+        self._teachers = Workers("teach-log", TAUGHT_AT_ONCE)
+
+    def __call__(self) -> None:
+        """Ask all at once, for 10 s in all; tell what each has said."""
+        served = {log.log.partition: log for log in self._served()}
+        if not served:
+            return
+        for partition, says in self._actors.says_all(list(served)).items():
+            if isinstance(says, RaylogError):
+                continue  # it is silent, and asked again
+            self._heard(served[partition], says)
+
+    def _heard(self, before: Served, says: LogSays | None) -> None:
+        if says is None or not self._is_same(before, says):
+            self._tell(ActorGone(partition=before.log.partition))
+            return
+        match says.state:
+            case "serving":
+                self._serves(says)
+            case "offline":
+                self._offline(says)
+            case "ended":
+                self._tell(ActorGone(partition=before.log.partition))
+            case "new" | "learning":
+                self._teachers.run(partial(self._teach, says.log))
+            case "opening":
+                pass  # it serves again soon, or ends
+
+    def _is_same(self, before: Served, says: LogSays) -> bool:
+        is_same_log = (says.log, says.directory_id) == (before.log, before.directory_id)
+        return is_same_log and says.node_id == self._node_id
+
+    def _serves(self, says: LogSays) -> None:
+        if says.offsets is not None:
+            self._disk.record_offsets(says.log, says.directory_id, says.offsets)
+        self._tell(ActorSaid(served=served_of(says)))
+
+    def _offline(self, says: LogSays) -> None:
+        """Its LogManager may not have heard it from the actor yet."""
+        problem = says.problem
+        if isinstance(problem, StorageError) and problem.is_disk_failure:
+            self._tell(DirFailed(directory_id=says.directory_id, why=problem.problem))
+
+    def _teach(self, log: LogId) -> None:
+        order = self._order_of(log)
+        if order is None:
+            return  # nobody has ordered it in this life
+        try:
+            self._actors.learn(order)
+        except RaylogError as error:
+            warn(logger, "log-not-taught", partition=log.partition, why=error)

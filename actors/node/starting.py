@@ -1,0 +1,105 @@
+"""How a life of a LogManager begins: what lies in its dirs, and which LogActors live on.
+
+The actors of the partitions that lie here are asked what they serve, for ASK_TIMEOUT_S in all:
+
+=============================================  =====================================================
+the actor                                      becomes
+=============================================  =====================================================
+serves a folder that is here                   served
+is closed, or its disk has failed, or it       a stranger: the machine ends it
+serves another folder of this node
+lives on another node                          nothing; it is not this node's
+learns its config, opens its log, is silent    nothing; the order to serve the log finds it
+=============================================  =====================================================
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from raylog.actors.control import LogId
+from raylog.actors.node.dirs import Found
+from raylog.actors.node.events import Folder, Served, Started, UpkeepKind
+from raylog.actors.node.log_actors import LogActors, served_of
+from raylog.actors.node.log_start import LogDisk
+from raylog.actors.node_messages import LogSays
+from raylog.storage.names import TopicPartition
+
+ASK_TIMEOUT_S = 5.0
+
+Verdict = Literal["served", "stranger", "left alone"]
+
+
+def started(
+    found: Found,
+    *,
+    disk: LogDisk,
+    actors: LogActors,
+    node_id: str,
+    upkeep: tuple[UpkeepKind, ...],
+    room: int,
+    is_restarted: bool,
+) -> Started:
+    """The first event. Raises NotLeader or RequestTimedOut where Ray does not answer.
+
+    ``is_restarted``: Ray has started this life in the place of one that died. At a fresh start what
+    lies in a dir is read from the disk itself when it is opened: see ``DirReport.is_read_back``.
+    """
+    served: list[Served] = []
+    strangers: list[TopicPartition] = []
+    for partition, says in _ask(found.folders, actors).items():
+        match judge(says, found.folders, disk=disk, node_id=node_id):
+            case "served":
+                served.append(served_of(says))
+            case "stranger":
+                strangers.append(partition)
+            case "left alone":
+                pass
+    dirs = tuple(
+        replace(dir, is_read_back=dir.is_read_back or (not is_restarted and dir.state == "online"))
+        for dir in found.dirs
+    )
+    return Started(
+        dirs=dirs,
+        folders=found.folders,
+        controller_epoch=found.controller_epoch,
+        served=tuple(served),
+        strangers=tuple(strangers),
+        upkeep=upkeep,
+        room=room,
+        is_restarted=is_restarted,
+    )
+
+
+def _ask(folders: Sequence[Folder], actors: LogActors) -> dict[TopicPartition, LogSays]:
+    """What the actors of these folders' partitions say; those that do not answer are left out."""
+    here = {folder.partition for folder in folders if not folder.is_copy}
+    if not here:
+        return {}
+    answers = actors.says_all(sorted(here & actors.running()), ASK_TIMEOUT_S)
+    return {partition: says for partition, says in answers.items() if isinstance(says, LogSays)}
+
+
+def judge(says: LogSays, folders: Sequence[Folder], *, disk: LogDisk, node_id: str) -> Verdict:
+    """What becomes of an actor that has answered: see the module's head."""
+    if says.node_id != node_id:
+        return "left alone"
+    if not any(_is_its(says, folder, disk) for folder in folders):
+        return "stranger"
+    match says.state:
+        case "serving":
+            return "served"
+        case "ended" | "offline":
+            return "stranger"
+        case _:
+            return "left alone"
+
+
+def _is_its(says: LogSays, folder: Folder, disk: LogDisk) -> bool:
+    """Whether this is the folder that the actor serves. A damaged one does not say its topic."""
+    if folder.is_copy or folder.directory_id != says.directory_id:
+        return False
+    if folder.topic_id is None:
+        return folder.partition == says.log.partition
+    log = LogId(partition=folder.partition, topic_id=folder.topic_id)
+    return log == says.log and says.folder == disk.folder(says.directory_id, folder.partition)

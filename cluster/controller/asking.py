@@ -1,0 +1,240 @@
+"""What users ask of the Controller, as calls that return an answer. No Ray.
+
+Look-ups are answered from the loop's snapshot, at once. Commands become a request to the machine,
+and wait for its answer with a deadline; nothing is held meanwhile.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from raylog.actors.errors import NoLogDirs
+from raylog.actors.messages import ConfigEntry, LogDirStatus
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S, WORK_TIMEOUT_S
+from raylog.cluster.client.connection import TopicMetadata
+from raylog.cluster.controller import describe
+from raylog.cluster.controller.commands import (
+    AddPartitions,
+    AllocateProducerId,
+    AlterTopic,
+    CancelMove,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    LogDirOnline,
+    MovePartition,
+)
+from raylog.cluster.controller.describe import (
+    PartitionDescription,
+    Snapshot,
+    TopicDescription,
+)
+from raylog.cluster.controller.events import Asked
+from raylog.cluster.controller.instructions import Altered, Answered
+from raylog.cluster.controller.records import DirRecord, PartitionRecord, TopicRecord
+from raylog.cluster.controller.requests import Requests
+from raylog.cluster.controller.settings import broker_entries, topic_entries
+from raylog.storage.errors import RaylogError
+from raylog.storage.names import TopicPartition
+from raylog.storage.state.properties import random_id
+
+# How long a creation waits for nodes that are about to take part.
+NODE_PATIENCE_S = 10.0
+_INTERVAL_S = 0.1
+
+
+class Lookups:
+    """Answers from memory. ``others``: Ray's node id -> why a node takes no part."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        snapshot: Callable[[], Snapshot],
+        problems: Callable[[], Mapping[str, RaylogError]],
+        others: Callable[[], Mapping[str, str]],
+    ) -> None:
+        self._config, self._snapshot = config, snapshot
+        self._problems, self._others = problems, others
+
+    def cluster_id(self) -> str:
+        return self._snapshot().desired.cluster_id
+
+    def list_topics(self) -> list[str]:
+        return describe.list_topics(self._snapshot())
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        return describe.describe_topic(self._snapshot(), name)
+
+    def topic_metadata(self, name: str) -> TopicMetadata:
+        return describe.topic_metadata(self._snapshot(), name, self._config.topic_defaults)
+
+    def topic_config(self, name: str) -> list[ConfigEntry]:
+        topic = describe.topic_of(self._snapshot(), name)
+        return topic_entries(topic.config, self._config.topic_defaults)
+
+    def broker_config(self) -> list[ConfigEntry]:
+        return broker_entries(self._config)
+
+    def explain(self, partition: TopicPartition) -> RaylogError | None:
+        return describe.explain(self._snapshot(), partition)
+
+    def nodes(self) -> dict[str, str | None]:
+        return describe.describe_nodes(self._snapshot(), self._problems(), self._others())
+
+    def log_dirs(self) -> list[LogDirStatus]:
+        return describe.describe_log_dirs(self._snapshot())
+
+    def problems(self) -> dict[str, str]:
+        """What is wrong that no other look-up tells: subject -> why.
+
+        ``metadata``: nothing can be changed any more. ``upkeep of <Ray's node id>``: nobody removes
+        there what is old.
+        """
+        snapshot = self._snapshot()
+        problems: dict[str, str] = {}
+        if snapshot.failure is not None:
+            problems[describe.METADATA] = str(snapshot.failure)
+        for node_id, why in describe.missing_upkeep(snapshot).items():
+            problems[describe.UPKEEP_OF + node_id] = why
+        return problems
+
+
+class Commanding:
+    """Commands, each until it is done. ``put``: takes the event for the machine."""
+
+    def __init__(
+        self,
+        put: Callable[[Asked], None],
+        requests: Requests,
+        snapshot: Callable[[], Snapshot],
+        problems: Callable[[], Mapping[str, RaylogError]],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """``clock``: seconds that never go back."""
+        self._put, self._requests = put, requests
+        self._snapshot, self._problems = snapshot, problems
+        self._clock, self._sleep = clock, sleep
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int | None,
+        config: Mapping[str, Any],
+        validate_only: bool = False,
+    ) -> TopicDescription:
+        """Make a topic; when this returns its partitions serve, and nothing is left if it fails.
+
+        ``validate_only``: raise what would keep it from being made now, and make nothing; the
+        answer has neither an id nor partitions then.
+        """
+
+        def command() -> Command:
+            return CreateTopic(
+                name=name,
+                topic_id=random_id(),
+                partitions=partitions,
+                config=config,
+                validate_only=validate_only,
+            )
+
+        topic = self._make(command, f"creating {name}")
+        if validate_only:
+            return TopicDescription(name, topic_id="", config=topic.config, partitions=())
+        return describe.describe_topic(self._snapshot(), name)
+
+    def add_partitions(
+        self, name: str, total: int, validate_only: bool = False
+    ) -> TopicDescription:
+        """Extend a topic to ``total`` partitions; as ``create_topic``."""
+
+        def command() -> Command:
+            return AddPartitions(name=name, total=total, validate_only=validate_only)
+
+        self._make(command, f"extending {name}")
+        return describe.describe_topic(self._snapshot(), name)
+
+    def _make(self, command: Callable[[], Command], what: str) -> TopicRecord:
+        """Try again for a while where no node may be used, but one is about to take part."""
+        end_s = self._clock() + NODE_PATIENCE_S
+        while True:
+            try:
+                made = self._ask(command(), what, OPEN_TIMEOUT_S)
+            except NoLogDirs:
+                is_over = self._clock() >= end_s
+                if is_over or describe.has_settled(self._snapshot(), self._problems()):
+                    raise
+                self._sleep(_INTERVAL_S)
+                continue
+            assert isinstance(made, TopicRecord), made
+            return made
+
+    def alter_topic_config(
+        self,
+        name: str,
+        changes: Mapping[str, Any],
+        delete: Sequence[str],
+        validate_only: bool = False,
+    ) -> TopicDescription:
+        """Change a topic's config; when this returns, all partitions within reach obey it.
+
+        The answer names the others in ``outdated``. They obey it when they are back, and nothing
+        is removed from them under the config of before. ``validate_only``: raise what would keep it
+        from being changed now, and change nothing; the answer has the config that the topic would
+        have.
+        """
+        command = AlterTopic(
+            name=name, changes=changes, delete=tuple(delete), validate_only=validate_only
+        )
+        answer = self._ask(command, f"configuring {name}", OPEN_TIMEOUT_S)
+        described = describe.describe_topic(self._snapshot(), name)
+        if not isinstance(answer, Altered):
+            assert isinstance(answer, TopicRecord), answer
+            return described._replace(config=answer.config)
+        behind = {entry.partition.partition for entry in answer.behind}
+        return described._replace(outdated=tuple(sorted(behind | set(described.outdated))))
+
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic and its records; returns when nothing within reach is left of it.
+
+        Raises what keeps records from being removed: the topic is gone then, and they will be.
+        """
+        self._ask(DeleteTopic(name=name), f"deleting {name}", OPEN_TIMEOUT_S)
+
+    def move_partition(self, name: str, number: int, log_dir: str) -> PartitionDescription:
+        """Move a partition to another log dir of its node; returns when it serves there."""
+        command = MovePartition(name=name, number=number, log_dir=log_dir)
+        moved = self._ask(command, f"moving {name}-{number}", WORK_TIMEOUT_S)
+        assert isinstance(moved, PartitionRecord), moved
+        return describe.describe_partition(self._snapshot(), moved)
+
+    def cancel_move(self, name: str, number: int) -> PartitionDescription:
+        """Leave a partition that is being moved where it is."""
+        command = CancelMove(name=name, number=number)
+        record = self._ask(command, f"cancelling the move of {name}-{number}", CALL_TIMEOUT_S)
+        assert isinstance(record, PartitionRecord), record
+        return describe.describe_partition(self._snapshot(), record)
+
+    def log_dir_online(self, log_dir: str, node: str | None = None) -> str:
+        """Use a log dir again that was offline; returns its state.
+
+        It is ``returning`` until its logs were read back from the disk. ``log_dir``: a path or a
+        directory id. ``node``: the key of its node.
+        """
+        command = LogDirOnline(log_dir=log_dir, node=node)
+        record = self._ask(command, f"using {log_dir} again", CALL_TIMEOUT_S)
+        assert isinstance(record, DirRecord), record
+        return record.state
+
+    def allocate_producer_id(self) -> int:
+        """A producer id that nobody has had."""
+        producer_id = self._ask(AllocateProducerId(), "a producer id", CALL_TIMEOUT_S)
+        assert isinstance(producer_id, int), producer_id
+        return producer_id
+
+    def _ask(self, command: Command, what: str, timeout_s: float) -> Answered:
+        request = self._requests.begin()
+        self._put(Asked(request=request.number, command=command))
+        return self._requests.wait(request, what, timeout_s)

@@ -1,0 +1,165 @@
+"""Which copy of the metadata counts, and whether a cluster may begin where there is none. Pure.
+
+A cluster has its metadata in one log dir of one node. Where several dirs have some, because a disk
+was copied or restored, one may be only an older state of the other::
+
+    1 2 3 4 5          1 2 3 4 5 6         of these two the second one counts
+
+    1 2 3 4 5          1 2 3 6 7 8         these have gone on apart: nobody can say which one counts
+
+A new cluster begins by itself only where nothing speaks of an older one. Everything else is a
+doubt: a log dir with a cluster's id and the metadata nowhere, a disk that cannot be read. Then only
+``new_cluster``, an explicit word of a person, lets one begin.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from raylog.actors.errors import MetadataInDoubt, SeveralClusters
+from raylog.cluster.controller.records import METADATA_LOG
+from raylog.storage.errors import LogMissing
+
+# Bytes of the digest of each record in ``Copy.digests``.
+DIGEST_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """The metadata as it lies in a log dir.
+
+    ``digests``: of each record in order, ``DIGEST_BYTES`` each, of the records up to it.
+    """
+
+    cluster_id: str
+    controller_epoch: int
+    digests: bytes
+
+    @property
+    def end(self) -> int:
+        """How many records it has."""
+        return len(self.digests) // DIGEST_BYTES
+
+    def begins_with(self, other: "Copy") -> bool:
+        """Whether it has all records of another one, and went on from there."""
+        return self.digests.startswith(other.digests)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyedDir:
+    """What lies in a log dir. ``node_id``: Ray's.
+
+    ``cluster_id``: as its ``meta.properties`` has it. ``has_metadata``: whether there is a folder
+    of the metadata, readable or not. ``problem``: why the dir or the metadata could not be read;
+    empty where it could.
+    """
+
+    node_id: str
+    path: str
+    cluster_id: str | None = None
+    has_metadata: bool = False
+    copy: Copy | None = None
+    problem: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path} of node {self.node_id[:8]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """Where the metadata is. ``new_cluster``: the id of the cluster that begins there, or empty."""
+
+    node_id: str
+    log_dir: str
+    new_cluster: str = ""
+
+
+def choose(
+    dirs: Sequence[SurveyedDir], own: str, *, new_id: str, new_cluster: bool = False
+) -> Home:
+    """Where the Controller starts.
+
+    ``dirs``: of all nodes, each node's in their order. ``own``: the id of the node that asks; a new
+    cluster begins in its first log dir. ``new_id``: a new cluster's id. ``new_cluster``: whether
+    one may begin where there is any doubt.
+
+    Raises SeveralClusters; MetadataInDoubt where copies have gone on apart, or one of several
+    cannot be read; LogMissing where there may be metadata that nobody has found.
+    """
+    own_first = sorted(dirs, key=lambda entry: entry.node_id != own)
+    # Without a record it is what a first start has left that was cut off.
+    copies = [entry for entry in own_first if entry.copy is not None and entry.copy.end > 0]
+    unread = [entry for entry in own_first if entry.has_metadata and entry.copy is None]
+    _check_one_cluster(copies)
+    if copies:
+        if unread:
+            raise MetadataInDoubt(_listed([*copies, *unread]), "not all of them can be read")
+        best = _best(copies)
+        return Home(node_id=best.node_id, log_dir=best.path)
+    if not new_cluster:
+        _check_nothing_missing(own_first)
+    return _new_home(own_first, own, new_id)
+
+
+def _check_one_cluster(copies: Iterable[SurveyedDir]) -> None:
+    clusters = {entry.copy.cluster_id: entry for entry in copies if entry.copy is not None}
+    if len(clusters) > 1:
+        listed = "; ".join(f"{cluster} in {entry}" for cluster, entry in sorted(clusters.items()))
+        raise SeveralClusters(listed)
+
+
+def _best(copies: Sequence[SurveyedDir]) -> SurveyedDir:
+    """The dir with the newest copy, where the others are only older states of it."""
+    for one, other in combinations(copies, 2):
+        assert one.copy is not None
+        assert other.copy is not None
+        if not (one.copy.begins_with(other.copy) or other.copy.begins_with(one.copy)):
+            why = "each has records that the other has not"
+            raise MetadataInDoubt(_listed([one, other]), why)
+    return max(copies, key=_age)
+
+
+def _age(entry: SurveyedDir) -> tuple[int, int]:
+    assert entry.copy is not None
+    return entry.copy.controller_epoch, entry.copy.end
+
+
+def _check_nothing_missing(dirs: Iterable[SurveyedDir]) -> None:
+    """Raise LogMissing unless it is sure that no cluster has been here."""
+    for entry in dirs:
+        if entry.has_metadata and entry.copy is None:
+            raise LogMissing(_folder(entry), f"the metadata cannot be read ({entry.problem})")
+        if entry.cluster_id is not None:
+            why = (
+                f"the log dir belongs to cluster {entry.cluster_id}, but no running node has the "
+                "metadata of this cluster"
+            )
+            raise LogMissing(_folder(entry), why)
+    for entry in dirs:
+        if entry.problem:
+            why = f"the log dir cannot be read ({entry.problem}), and may have the metadata"
+            raise LogMissing(_folder(entry), why)
+
+
+def _new_home(dirs: Sequence[SurveyedDir], own: str, new_id: str) -> Home:
+    """The first log dir of the node that asks, with the id that the other log dirs have already."""
+    assert dirs, "every node has a log dir"
+    first = dirs[0]
+    assert first.node_id == own, "the node that asks was looked at"
+    known = {entry.cluster_id for entry in dirs if entry.cluster_id is not None}
+    cluster_id = known.pop() if len(known) == 1 else new_id
+    return Home(node_id=own, log_dir=first.path, new_cluster=cluster_id)
+
+
+def _folder(entry: SurveyedDir) -> str:
+    return f"{entry.path}/{METADATA_LOG}"
+
+
+def _listed(entries: Iterable[SurveyedDir]) -> str:
+    return "; ".join(f"{entry}: {_described(entry)}" for entry in entries)
+
+
+def _described(entry: SurveyedDir) -> str:
+    if entry.copy is None:
+        return f"unreadable, {entry.problem}"
+    return f"{entry.copy.end} records, Controller epoch {entry.copy.controller_epoch}"

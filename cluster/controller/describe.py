@@ -1,0 +1,433 @@
+"""What the Controller answers to questions: from a snapshot of what shall be and what is. Pure.
+
+A partition is at the place that its record names, if the node there reported last that it serves.
+Otherwise there is a problem, and the first of these that is true is told::
+
+    it has no log dir yet                    it is being created
+    its log dir is recorded as offline       LogDirOffline
+    nobody has seen its log dir's node       the node is away
+    its node reports why it failed           that error
+    its folder does not say whose it is      TopicIdUnreadable
+    its node obeys, and has no folder of it  LogMissing
+    else                                     it is being opened
+"""
+
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from raylog.actors.control import LogId, LogReport, Report
+from raylog.actors.errors import NotLeader, UnknownTopicOrPartition
+from raylog.actors.messages import LogDirStatus
+from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
+from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.observed import Observed
+from raylog.cluster.controller.records import DirRecord, PartitionRecord, TopicRecord
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import LogDirOffline, LogMissing, RaylogError, TopicIdUnreadable
+from raylog.storage.names import TopicPartition
+
+BEING_OPENED = "it is being opened"
+BEING_CREATED = "it is being created"
+# Of a node whose LogManager does not answer.
+SILENT = "has not reported for"
+# The subjects of ``Lookups.problems``.
+METADATA = "metadata"
+UPKEEP_OF = "upkeep of "
+# Upkeep actors that are missing for longer than this are a problem: one starts in seconds.
+UPKEEP_PATIENCE_MS = 30_000
+# What to do about a log dir that is offline.
+ONLINE_AGAIN = (
+    "repair the disk, or replace it and restore a copy, then run `raylog log-dirs online {path}`; "
+    "its logs are read back from the disk first"
+)
+
+
+class PartitionDescription(NamedTuple):
+    """One partition: where it is, or why it is not, and what to do.
+
+    ``directory_id`` is empty while its log dir is not chosen yet. ``node_id``: Ray's.
+    """
+
+    partition: int
+    directory_id: str
+    node_id: str | None
+    folder: str | None
+    problem: str | None
+    todo: str | None = None
+
+
+class TopicDescription(NamedTuple):
+    """One topic."""
+
+    name: str
+    topic_id: str
+    config: Mapping[str, Any]
+    partitions: tuple[PartitionDescription, ...]
+    # The numbers of those that do not report this config: they obey an older one, or do not serve.
+    outdated: tuple[int, ...] = ()
+
+
+class ClusterDescription(NamedTuple):
+    """The cluster as a whole. ``nodes``: id -> None where a LogManager obeys, else why not."""
+
+    cluster_id: str
+    controller_node_id: str
+    nodes: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What the Controller knows at one moment; nobody changes it any more.
+
+    ``node_ids``: the nodes of the Ray cluster that take part, key -> Ray's id. ``without_upkeep``:
+    nodes whose logs need an upkeep actor that does not run, key -> since when. ``now_ms``: by the
+    clock of the machine, as is that.
+    """
+
+    desired: Desired
+    observed: Mapping[str, Observed] = field(default_factory=dict)
+    node_ids: Mapping[str, str] = field(default_factory=dict)
+    without_upkeep: Mapping[str, int] = field(default_factory=dict)
+    failure: RaylogError | None = None
+    now_ms: int = 0
+
+
+# -- topics ----------------------------------------------------------------------------------------
+
+
+def list_topics(snapshot: Snapshot) -> list[str]:
+    """The names of all topics, sorted."""
+    return sorted(topic.name for topic in snapshot.desired.topics.values())
+
+
+def topic_of(snapshot: Snapshot, name: str) -> TopicRecord:
+    """Raises UnknownTopicOrPartition."""
+    topic = snapshot.desired.topic_named(name)
+    if topic is None:
+        raise UnknownTopicOrPartition(name, None, "the topic does not exist")
+    return topic
+
+
+def describe_topic(snapshot: Snapshot, name: str) -> TopicDescription:
+    """A topic and where its partitions are. Raises UnknownTopicOrPartition."""
+    topic = topic_of(snapshot, name)
+    records = _records_of(snapshot, topic)
+    return TopicDescription(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        config=topic.config,
+        partitions=tuple(describe_partition(snapshot, record) for record in records),
+        outdated=tuple(
+            record.log.partition.partition
+            for record in records
+            if not _obeys(snapshot, record, topic.version)
+        ),
+    )
+
+
+def topic_metadata(snapshot: Snapshot, name: str, defaults: LogConfig) -> TopicMetadata:
+    """A topic as clients know it. ``defaults``: the broker's. Raises UnknownTopicOrPartition."""
+    topic = topic_of(snapshot, name)
+    partitions = tuple(
+        # The epoch is the LogActor's own matter: its answers tell it.
+        PartitionMetadata(
+            partition=record.log.partition.partition,
+            leader_epoch=-1,
+            node_id=_node_id_serving(snapshot, record),
+        )
+        for record in _records_of(snapshot, topic)
+    )
+    config = LogConfig.parse(topic.config, defaults)
+    return TopicMetadata(
+        topic=name,
+        topic_id=topic.topic_id,
+        partitions=partitions,
+        max_message_bytes=config.max_message_bytes,
+    )
+
+
+def _records_of(snapshot: Snapshot, topic: TopicRecord) -> list[PartitionRecord]:
+    desired = snapshot.desired
+    return [desired.partitions[log] for log in desired.live_logs_of(topic.topic_id)]
+
+
+# -- partitions ------------------------------------------------------------------------------------
+
+
+def describe_partition(snapshot: Snapshot, record: PartitionRecord) -> PartitionDescription:
+    """Where a partition is, or why it is not."""
+    node_id = _node_id_serving(snapshot, record)
+    problem = None if node_id is not None else problem_of(snapshot, record)
+    is_error = isinstance(problem, RaylogError)
+    return PartitionDescription(
+        partition=record.log.partition.partition,
+        directory_id=record.directory or "",
+        node_id=node_id,
+        folder=_folder(snapshot, record) if node_id is not None else None,
+        problem=problem.problem if isinstance(problem, RaylogError) else problem,
+        todo=_todo(problem) if is_error else None,
+    )
+
+
+def _todo(problem: RaylogError | str | None) -> str | None:
+    if isinstance(problem, LogDirOffline):
+        return ONLINE_AGAIN.format(path=problem.path)
+    return problem.advice if isinstance(problem, RaylogError) else None
+
+
+def explain(snapshot: Snapshot, partition: TopicPartition) -> RaylogError | None:
+    """Why a partition cannot be reached; None if it ought to be."""
+    name, number = partition
+    topic = snapshot.desired.topic_named(name)
+    if topic is None:
+        return UnknownTopicOrPartition(name, number, "the topic does not exist")
+    records = _records_of(snapshot, topic)
+    if not isinstance(number, int) or not 0 <= number < len(records):
+        why = f"the topic has {len(records)} partitions"
+        return UnknownTopicOrPartition(name, number, why)
+    problem = problem_of(snapshot, records[number])
+    if isinstance(problem, str):
+        return NotLeader(str(partition), problem)
+    return problem
+
+
+def is_settled(snapshot: Snapshot, problems: Collection[str] = ()) -> bool:
+    """Whether each partition serves, or will not do so before something else happens.
+
+    ``problems``: the keys of nodes whose LogManager cannot be reached.
+    """
+    for record in snapshot.desired.partitions.values():
+        if record.state == "removing":
+            continue
+        node = snapshot.desired.node_of(record.log)
+        if node not in problems and problem_of(snapshot, record) in (BEING_OPENED, BEING_CREATED):
+            return False
+    return True
+
+
+def problem_of(snapshot: Snapshot, record: PartitionRecord) -> RaylogError | str | None:
+    """Why a partition does not serve; None if it does."""
+    if _serving(snapshot, record) is not None:
+        return None
+    if record.directory is None:
+        return BEING_CREATED
+    directory = snapshot.desired.dirs.get(record.directory)
+    if directory is None:
+        return _away(snapshot, record.directory)
+    if directory.state == "offline":
+        return LogDirOffline(directory.path, directory.why)
+    seen = snapshot.observed.get(directory.node)
+    if seen is None:
+        return _away(snapshot, record.directory)
+    return _problem_at(snapshot, record, directory, seen)
+
+
+def _problem_at(
+    snapshot: Snapshot, record: PartitionRecord, directory: DirRecord, seen: Observed
+) -> RaylogError | str:
+    """Why a partition does not serve though its node is there."""
+    if seen.is_suspect(snapshot.now_ms):
+        return _silent(directory.node, seen, snapshot.now_ms)
+    if seen.report is None or not seen.obeys(snapshot.desired.controller_epoch):
+        return BEING_OPENED
+    if all(entry.directory_id != record.directory for entry in seen.report.dirs):
+        return _away(snapshot, directory.directory_id)
+    entries = seen.logs.get(record.log, ())
+    for entry in entries:
+        if entry.problem is not None:
+            return entry.problem
+    if entries or record.log in seen.under_way or directory.state == "returning":
+        return BEING_OPENED
+    return _why_not_there(record, directory, seen.report)
+
+
+def _why_not_there(record: PartitionRecord, directory: DirRecord, report: Report) -> RaylogError:
+    """Why a partition is not opened though its node has its log dir."""
+    partition = record.log.partition
+    folder = os.path.join(directory.path, str(partition))
+    for entry in report.logs:
+        is_here = entry.directory_id == record.directory and entry.partition == partition
+        if is_here and entry.topic_id is None:
+            return TopicIdUnreadable(folder, record.log.topic_id, "is missing or damaged")
+    return LogMissing(
+        folder,
+        "the partition's folder does not exist (a folder of another topic with this name was "
+        f"renamed {partition}.<id>-stray)",
+    )
+
+
+def _away(snapshot: Snapshot, directory_id: str) -> str:
+    """That a log dir's node is away; or the dir is one that nobody could read."""
+    reports = [seen.report for seen in snapshot.observed.values() if seen.report is not None]
+    unread = [
+        f"{entry.path} ({entry.why})"
+        for report in reports
+        for entry in report.dirs
+        if entry.directory_id is None
+    ]
+    hint = ""
+    if unread:
+        hint = f", or this log dir is one of those that are offline: {'; '.join(unread)}"
+    return f"the node with log dir {directory_id} is away{hint}"
+
+
+def _entries(snapshot: Snapshot, log: LogId) -> Sequence[LogReport]:
+    node = snapshot.desired.node_of(log)
+    seen = None if node is None else snapshot.observed.get(node)
+    return () if seen is None else seen.logs.get(log, ())
+
+
+def _serving(snapshot: Snapshot, record: PartitionRecord) -> LogReport | None:
+    """What the partition's node reports of it, if it serves where it shall be."""
+    for entry in _entries(snapshot, record.log):
+        if entry.state == "serving" and entry.directory_id == record.directory:
+            return entry
+    return None
+
+
+def _obeys(snapshot: Snapshot, record: PartitionRecord, version: int) -> bool:
+    entry = _serving(snapshot, record)
+    return entry is not None and entry.config_version >= version
+
+
+def _node_id_serving(snapshot: Snapshot, record: PartitionRecord) -> str | None:
+    """Ray's id of the node that serves a partition; None where none does."""
+    if _serving(snapshot, record) is None:
+        return None
+    return snapshot.node_ids.get(snapshot.desired.node_of(record.log) or "")
+
+
+def _folder(snapshot: Snapshot, record: PartitionRecord) -> str:
+    directory = snapshot.desired.dirs[record.directory or ""]
+    return os.path.join(directory.path, str(record.log.partition))
+
+
+# -- nodes and log dirs ----------------------------------------------------------------------------
+
+
+def describe_nodes(
+    snapshot: Snapshot, problems: Mapping[str, RaylogError | str], others: Mapping[str, str]
+) -> dict[str, str | None]:
+    """Ray's node id -> None where its LogManager obeys, else why it does not.
+
+    ``problems``: a node's key -> why its LogManager could not be started or told something last.
+    ``others``: Ray's node id -> why the node takes no part.
+    """
+    nodes: dict[str, str | None] = dict(others)
+    for key, seen in snapshot.observed.items():
+        node_id = snapshot.node_ids.get(key, key)
+        nodes[node_id] = _why_not_obeying(snapshot, key, seen, problems.get(key))
+    return nodes
+
+
+def _why_not_obeying(
+    snapshot: Snapshot, key: str, seen: Observed, problem: RaylogError | str | None
+) -> str | None:
+    if seen.is_suspect(snapshot.now_ms):
+        if problem is not None and seen.report is None:
+            return str(problem)
+        return _silent(key, seen, snapshot.now_ms)
+    if seen.obeys(snapshot.desired.controller_epoch):
+        return None
+    if problem is not None:
+        return str(problem)
+    if seen.report is None:
+        return "its LogManager is being started"
+    return "its LogManager does not obey this Controller yet"
+
+
+def _silent(key: str, seen: Observed, now_ms: int) -> str:
+    silent_s = (now_ms - seen.heard_ms) // 1000
+    return f"the LogManager of node {key} {SILENT} {silent_s} s"
+
+
+def has_settled(snapshot: Snapshot, problems: Collection[str] = ()) -> bool:
+    """Whether each node obeys, or it is known why not. ``problems``: as of ``is_settled``."""
+    epoch = snapshot.desired.controller_epoch
+    return bool(snapshot.observed) and all(
+        seen.obeys(epoch) or key in problems or seen.is_suspect(snapshot.now_ms)
+        for key, seen in snapshot.observed.items()
+    )
+
+
+def describe_log_dirs(snapshot: Snapshot) -> list[LogDirStatus]:
+    """Every log dir that the nodes reported, with what was recorded of it; sizes are 0.
+
+    The LogManagers know more of their own (``LogManager.log_dirs``); this is of those that hang.
+    """
+    statuses: list[LogDirStatus] = []
+    for key, seen in snapshot.observed.items():
+        node_id = snapshot.node_ids.get(key, key)
+        for entry in () if seen.report is None else seen.report.dirs:
+            record = snapshot.desired.dirs.get(entry.directory_id or "")
+            why = _why_offline(record, entry.why if entry.state == "offline" else None)
+            count = len(snapshot.desired.logs_in(entry.directory_id or ""))
+            todo = "" if record is None else ONLINE_AGAIN.format(path=entry.path)
+            status = LogDirStatus(
+                node_id=node_id,
+                path=entry.path,
+                directory_id=entry.directory_id or "",
+                is_online=why is None,
+                problem=why,
+                partitions=count,
+                size_bytes=0,
+                total_bytes=0,
+                usable_bytes=max(entry.usable_bytes, 0),
+                loaded=0,
+                to_load=0,
+                todo="" if why is None else todo,
+            )
+            statuses.append(status)
+    return statuses
+
+
+def merged_log_dirs(
+    told: Iterable[LogDirStatus], known: Iterable[LogDirStatus]
+) -> list[LogDirStatus]:
+    """Log dirs as their LogManagers tell them, or as the Controller does where that tells more.
+
+    That is so for nodes whose LogManager hangs, and for log dirs that are recorded as offline.
+    ``known``: what the Controller tells.
+    """
+    merged = {(log_dir.node_id, log_dir.path): log_dir for log_dir in told}
+    for log_dir in known:
+        place = log_dir.node_id, log_dir.path
+        if place not in merged:
+            merged[place] = log_dir
+        elif not log_dir.is_online:
+            merged[place] = merged[place]._replace(
+                is_online=False, problem=log_dir.problem, todo=log_dir.todo
+            )
+    return list(merged.values())
+
+
+def _why_offline(record: DirRecord | None, reported: str | None) -> str | None:
+    """Why a log dir is not used; None if it is."""
+    if record is not None and record.state == "offline":
+        return record.why or "it is recorded as offline"
+    if record is not None and record.state == "returning":
+        return "its logs are being read back from the disk"
+    return reported
+
+
+def without_upkeep(observed: Mapping[str, Observed]) -> set[str]:
+    """The keys of the nodes that report logs whose upkeep has no actor."""
+    missing: set[str] = set()
+    for key, seen in observed.items():
+        report = seen.report
+        if report is not None and not set(report.upkeep_needed) <= set(report.upkeep):
+            missing.add(key)
+    return missing
+
+
+def missing_upkeep(snapshot: Snapshot) -> dict[str, str]:
+    """Ray's node id -> why nobody removes or compacts there what is old."""
+    missing: dict[str, str] = {}
+    for key, since_ms in snapshot.without_upkeep.items():
+        missing_ms = snapshot.now_ms - since_ms
+        if missing_ms > UPKEEP_PATIENCE_MS:
+            why = f"an actor of retention or compaction has been missing for {missing_ms // 1000} s"
+            missing[snapshot.node_ids.get(key, key)] = why
+    return missing

@@ -1,0 +1,173 @@
+"""The shell around the Controller's machine: its parts, put together. No Ray of its own.
+
+::
+
+    MetadataLog --> Desired --> ControllerMachine
+                                      |
+    node watch, reports, users --> ControllerLoop --+--> Appender --> MetadataLog
+                                                    +--> Managers --> LogManagers of the nodes
+                                                    +--> Requests --> users
+
+Who reaches the LogManagers, and how, is an argument (``managers.LogManagers``).
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from raylog.actors.errors import NotLeader, RequestTimedOut
+from raylog.actors.events import warn
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.cluster.controller.appending import Appender
+from raylog.cluster.controller.asking import Commanding, Lookups
+from raylog.cluster.controller.describe import Snapshot, has_settled, is_settled
+from raylog.cluster.controller.events import Event, NodesSeen, Started
+from raylog.cluster.controller.instructions import Answer, Append, Tell
+from raylog.cluster.controller.loop import ControllerLoop
+from raylog.cluster.controller.machine import ControllerMachine
+from raylog.cluster.controller.managers import LogManagers, Managers
+from raylog.cluster.controller.metadata_log import MetadataLog
+from raylog.cluster.controller.requests import Requests
+from raylog.storage.clock import Clock, SteadyClock
+from raylog.storage.errors import RaylogError, StorageError
+
+logger = logging.getLogger(__name__)
+
+# How long the first start waits for its own node's LogManager.
+OWN_NODE_TIMEOUT_S = 120.0
+# How long an end waits for each of the threads: none does anything long.
+END_TIMEOUT_S = 10.0
+_INTERVAL_S = 0.05
+
+
+class ControllerShell:
+    """A Controller from the opening of its metadata on. ``put`` takes events in any thread."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metadata: MetadataLog,
+        node: str,
+        managers: LogManagers,
+        *,
+        failed: Callable[[BaseException], None],
+        others: Callable[[], Mapping[str, str]] = dict,
+        clock: Clock | None = None,
+    ) -> None:
+        """``node``: the key of the node that this runs on. ``failed``: as of the loop.
+
+        ``others``: Ray's id of a node that takes no part -> why. ``clock``: that of the machine.
+        """
+        self._metadata, self._node = metadata, node
+        self.cluster_id = metadata.desired.cluster_id
+        self._requests = Requests()
+        machine = ControllerMachine(config)
+        self._loop = ControllerLoop(machine, self, clock or SteadyClock(), failed)
+        self._appender = Appender(metadata, self._loop.put)
+        self._managers = Managers(managers, self._loop.put)
+        problems = self._managers.problems
+        self.lookups = Lookups(config, self._snapshot, problems, others)
+        self.commanding = Commanding(self._loop.put, self._requests, self._snapshot, problems)
+        # Look-ups are right from the first moment on.
+        self._loop.handle(Started(desired=metadata.desired, node=node))
+
+    def _snapshot(self) -> Snapshot:
+        return self._loop.snapshot
+
+    def put(self, event: Event) -> None:
+        """Something happened. Returns at once."""
+        if isinstance(event, NodesSeen):
+            self._managers.keep(event.nodes)
+        self._loop.put(event)
+
+    # -- the machine's hands -----------------------------------------------------------------------
+
+    def append(self, append: Append) -> None:
+        self._appender.append(append)
+
+    def start_manager(self, node: str) -> None:
+        self._managers.start_manager(node)
+
+    def tell(self, tell: Tell) -> None:
+        self._managers.tell(tell.node, tell.orders)
+
+    def answer(self, answer: Answer) -> None:
+        self._requests.answer(answer)
+
+    # -- beginning and ending ----------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start the threads."""
+        self._appender.start()
+        self._loop.start()
+
+    def wait_until_serving(self, is_stopped_after: Callable[[float], bool]) -> None:
+        """Return when the nodes that are there obey, and have opened what they have.
+
+        Raises why this node's log dirs cannot be used. Of the other nodes, ``nodes()`` tells.
+        ``is_stopped_after``: waits so many seconds; True where nobody wants it any more.
+        """
+        end_s = time.monotonic() + OWN_NODE_TIMEOUT_S
+        while not is_stopped_after(_INTERVAL_S):
+            snapshot, problems = self._loop.snapshot, self._managers.problems()
+            own = snapshot.observed.get(self._node)
+            if own is None or not own.obeys(snapshot.desired.controller_epoch):
+                self._raise_own_problem(problems.get(self._node), time.monotonic() > end_s)
+            elif has_settled(snapshot, problems) and is_settled(snapshot, problems):
+                return
+
+    def _raise_own_problem(self, problem: RaylogError | None, is_over: bool) -> None:
+        """Raise what keeps this node from taking part, if that does not pass by itself."""
+        failure = self._loop.snapshot.failure
+        if failure is not None:
+            raise failure
+        # These two pass: an actor that starts, or an answer that is late.
+        is_passing = isinstance(problem, NotLeader | RequestTimedOut)
+        if problem is not None and (is_over or not is_passing):
+            raise problem
+        if is_over:
+            raise RequestTimedOut("the LogManager of this node", round(OWN_NODE_TIMEOUT_S * 1000))
+
+    def leave(self, why: RaylogError) -> None:
+        """Say nothing to anybody any more; all who wait get ``why``."""
+        self._loop.stop(END_TIMEOUT_S)
+        self._requests.close(why)
+        self._managers.stop(END_TIMEOUT_S)
+
+    def close(self) -> bool:
+        """Close the metadata, after ``leave``; returns whether that was in order."""
+        is_ended = self._appender.stop(END_TIMEOUT_S)
+        try:
+            self._metadata.close()
+        except StorageError as error:  # every append was fsynced: nothing is lost
+            warn(logger, "metadata-not-closed", why=error)
+            return False
+        return is_ended
+
+
+# The pauses between two tries to open the metadata.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
+
+
+def again_until_open(
+    open_once: Callable[[], object],
+    tell: Callable[[Exception], None],
+    is_stopped_after: Callable[[float], bool],
+) -> None:
+    """Try to open the metadata until it succeeds, or nobody wants it any more.
+
+    A disk may be mounted late, or another process at its end have the lock. ``tell``: is told each
+    new reason. ``is_stopped_after``: as of ``ControllerShell.wait_until_serving``.
+    """
+    pause_s, told = FIRST_PAUSE_S, ""
+    while True:
+        try:
+            open_once()
+            return
+        except Exception as error:
+            if str(error) != told:
+                told = str(error)
+                tell(error)
+        if is_stopped_after(pause_s):
+            return
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

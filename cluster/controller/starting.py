@@ -1,0 +1,81 @@
+"""A Controller that runs on Ray: its shell, the watch over the nodes, and the metadata's home."""
+
+from collections.abc import Callable
+
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.runtime.names import Node
+from raylog.cluster.controller.asking import Commanding, Lookups
+from raylog.cluster.controller.copies import Home
+from raylog.cluster.controller.events import Event
+from raylog.cluster.controller.metadata_log import MetadataLog
+from raylog.cluster.controller.ray_managers import RayManagers
+from raylog.cluster.controller.ray_nodes import NodeWatch
+from raylog.cluster.controller.shell import ControllerShell
+from raylog.storage.clock import SystemClock
+from raylog.storage.errors import RaylogError
+from raylog.storage.files import RealFileSystem
+
+
+class RunningController:
+    """The parts of a Controller on Ray, from the opening of its metadata on."""
+
+    def __init__(
+        self,
+        namespace: str,
+        config: BrokerConfig,
+        node: Node,
+        home: Home,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """Open the metadata at ``home``. ``node``: that this runs on. ``failed``: as of the loop.
+
+        Raises as ``MetadataLog`` does.
+        """
+        metadata = MetadataLog(
+            RealFileSystem(), SystemClock(), home.log_dir, new_cluster=home.new_cluster
+        )
+        try:
+            self.cluster_id = metadata.desired.cluster_id
+            self._watch = NodeWatch(namespace, self.put)
+            managers = RayManagers(namespace, config, self.cluster_id, self._watch.node)
+            self._shell = ControllerShell(
+                config,
+                metadata,
+                node.key,
+                managers,
+                failed=failed,
+                others=lambda: self._watch.others,
+            )
+        except BaseException:  # the next try must find the log unlocked
+            metadata.close()
+            raise
+
+    @property
+    def lookups(self) -> Lookups:
+        return self._shell.lookups
+
+    @property
+    def commanding(self) -> Commanding:
+        return self._shell.commanding
+
+    def put(self, event: Event) -> None:
+        """Something happened. Returns at once."""
+        self._shell.put(event)
+
+    def begin(self) -> None:
+        """Start the threads."""
+        self._shell.begin()
+        self._watch.start()
+
+    def wait_until_serving(self, is_stopped_after: Callable[[float], bool]) -> None:
+        """See ``ControllerShell.wait_until_serving``."""
+        self._shell.wait_until_serving(is_stopped_after)
+
+    def leave(self, why: RaylogError) -> None:
+        """Say nothing to anybody any more; all who wait get ``why``."""
+        self._watch.stop()
+        self._shell.leave(why)
+
+    def close(self) -> bool:
+        """Close the metadata, after ``leave``; returns whether that was in order."""
+        return self._shell.close()

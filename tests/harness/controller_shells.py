@@ -1,0 +1,111 @@
+"""A whole Controller without Ray: its shell and its threads, over nodes that obey at once.
+
+``FakeManagers`` is the way to the LogManagers. A node can hang, or fail to start, when a test says
+so; what it reports comes back at once.
+"""
+
+import threading
+from collections.abc import Callable
+
+from raylog.actors.control import Orders
+from raylog.actors.errors import RequestTimedOut
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.cluster.controller.events import NodesSeen, Reported
+from raylog.cluster.controller.metadata_log import MetadataLog
+from raylog.cluster.controller.shell import ControllerShell
+from raylog.storage.errors import RaylogError
+from raylog.storage.testing.clock import ManualClock
+from raylog.storage.testing.memory import MemoryFileSystem
+from raylog.storage.testing.waiting import wait_for
+from tests.harness.control_nodes import PerfectNode
+
+LOG_DIR = "/disk/log"
+WITHIN_S = 20.0
+
+
+class FakeManagers:
+    """See ``managers.LogManagers``. Called by many threads."""
+
+    def __init__(self, *nodes: PerfectNode) -> None:
+        self.nodes = {node.key: node for node in nodes}
+        self.hanging: dict[str, threading.Event] = {}  # until each is set
+        self.errors: dict[str, RaylogError] = {}  # why a node's LogManager cannot start
+        self.started: list[str] = []
+        self.killed: list[str] = []
+        self.report: Callable[[Reported], None] = lambda _: None
+        self._lock = threading.Lock()
+
+    def start(self, node: str) -> None:
+        self._pass(node)
+        with self._lock:
+            self.started.append(node)
+            if node in self.errors:
+                raise self.errors[node]
+        self.reports(node)
+
+    def obey(self, node: str, orders: Orders) -> None:
+        self._pass(node)
+        with self._lock:
+            self.nodes[node].obey(orders)
+        self.reports(node)
+
+    def kill(self, node: str) -> None:
+        with self._lock:
+            self.killed.append(node)
+
+    def reports(self, node: str) -> None:
+        with self._lock:
+            report = self.nodes[node].report()
+        self.report(Reported(report=report))
+
+    def hangs(self, node: str) -> threading.Event:
+        """Calls to the node wait until the event is set."""
+        self.hanging[node] = threading.Event()
+        return self.hanging[node]
+
+    def _pass(self, node: str) -> None:
+        event = self.hanging.get(node)
+        if event is not None and not event.wait(WITHIN_S):
+            raise RequestTimedOut(node, 1)
+
+
+class ShellPlay:
+    """A Controller on node ``a``, whose disk is in memory, and its nodes."""
+
+    def __init__(self, *nodes: PerfectNode, fs: MemoryFileSystem | None = None) -> None:
+        self.managers = FakeManagers(*nodes)
+        self.fs = fs or new_disk()
+        self.failures: list[BaseException] = []
+        self.shell = self._new_shell()
+
+    def _new_shell(self) -> ControllerShell:
+        metadata = MetadataLog(self.fs, ManualClock(), LOG_DIR, new_cluster="cluster-1")
+        config = BrokerConfig.parse({"log.dirs": [LOG_DIR]})
+        shell = ControllerShell(config, metadata, "a", self.managers, failed=self.failures.append)
+        self.managers.report = shell.put
+        return shell
+
+    def begin(self) -> None:
+        """Return when all nodes take part."""
+        self.shell.begin()
+        self.sees(*self.managers.nodes)
+        self.shell.wait_until_serving(threading.Event().wait)
+
+    def sees(self, *keys: str) -> None:
+        """These nodes are in the Ray cluster."""
+        self.shell.put(NodesSeen(nodes={key: f"ray-{key}" for key in keys}))
+
+    def end(self) -> bool:
+        for event in self.managers.hanging.values():
+            event.set()
+        self.shell.leave(RequestTimedOut("stopped", 0))
+        return self.shell.close()
+
+    def is_soon(self, condition: Callable[[], object], what: str) -> None:
+        wait_for(lambda: bool(condition()), WITHIN_S, what)
+
+
+def new_disk() -> MemoryFileSystem:
+    fs = MemoryFileSystem()
+    fs.make_dir("/disk")
+    return fs

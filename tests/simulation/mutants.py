@@ -1,0 +1,147 @@
+"""The errors that the simulation must find: each planted alone, and run from seed 0 until it fails.
+
+``./dev simulate --mutants`` prints a table of them with the first seed that fails. An error that no
+seed of MOST_SEEDS finds means that the simulation is blind for it. The numbers are those of what
+must be impossible; 27 and 28 are of the list of mutants for replication.
+"""
+
+from dataclasses import dataclass
+
+NODE, CONTROLLER = "raylog.actors.node", "raylog.cluster.controller"
+MOST_SEEDS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """In the source of ``module``, ``new`` takes the place of ``old``, which is there once."""
+
+    number: int
+    what: str
+    module: str
+    old: str
+    new: str
+
+
+MUTANTS = (
+    Mutant(
+        number=1,
+        what="a right to remove records never ends",
+        module=f"{NODE}.confirmed_logs",
+        old="CONFIRMED_FOR_MS = 20_000",
+        new="CONFIRMED_FOR_MS = 20_000_000",
+    ),
+    Mutant(
+        number=1,
+        what="an alter is answered before the nodes report it",
+        module=f"{CONTROLLER}.waiting",
+        old="if behind and view.now_ms - self.since_ms <= PATIENCE_MS:",
+        new="if False:",
+    ),
+    Mutant(
+        number=2,
+        what="producer ids begin where the metadata says, not at the epoch",
+        module=f"{CONTROLLER}.commands",
+        old="first = max(desired.next_producer_id, epoch << EPOCH_SHIFT)",
+        new="first = desired.next_producer_id",
+    ),
+    Mutant(
+        number=2,
+        what="an epoch is obeyed that no log dir has",
+        module=f"{NODE}.epoch_gate",
+        old="if orders.controller_epoch > self._written:",
+        new="if False:",
+    ),
+    Mutant(
+        number=5,
+        what="a folder that is missing is a failure of its disk",
+        module=f"{NODE}.log_events",
+        old="not isinstance(error, StorageError) or not error.is_disk_failure",
+        new="not isinstance(error, StorageError)",
+    ),
+    Mutant(
+        number=6,
+        what="a restart by Ray is a fresh start",
+        module=f"{CONTROLLER}.plan",
+        old="self._report.life != record.life and not self._report.is_restarted",
+        new="self._report.life != record.life",
+    ),
+    Mutant(
+        number=6,
+        what="a dir that failed is used again without reading it back",
+        module=f"{CONTROLLER}.plan",
+        old='case "returning" if is_online and entry.is_read_back:',
+        new='case "returning" if is_online:',
+    ),
+    Mutant(
+        number=7,
+        what="a damaged folder is its name only, though its actor lives",
+        module=f"{NODE}.log_events",
+        old="if log.home == directory_id and log.has_actor:",
+        new="if False:",
+    ),
+    Mutant(
+        number=8,
+        what="a failed fsync of the metadata is tried again",
+        module=f"{CONTROLLER}.journal",
+        old="if isinstance(error, DiskFull | OutOfResources):",
+        new="if True:",
+    ),
+    Mutant(
+        number=9,
+        what="upkeep that was started once is not started again",
+        module=f"{NODE}.upkeep_schedule",
+        old="self._asked.clear()",
+        new="pass",
+    ),
+    Mutant(
+        number=10,
+        what="commands wait for a node that reports and does not obey",
+        module=f"{CONTROLLER}.machine",
+        old="or (is_late and seen.report is not None)",
+        new="",
+    ),
+    Mutant(
+        number=14,
+        what="a full disk ends a creation, though another node has room",
+        module=f"{CONTROLLER}.waiting",
+        old="return homes.take(avoid=(*record.left, record.node)) is not None",
+        new="return False",
+    ),
+    Mutant(
+        number=16,
+        what="a partition counts as removed while its folder is there",
+        module=f"{CONTROLLER}.plan",
+        old="        return all(entry.log != record.log for entry in seen.report.logs)",
+        new="        return True",
+    ),
+    Mutant(
+        number=18,
+        what="a late report of an earlier life counts",
+        module=f"{CONTROLLER}.observed",
+        old="is_newest = len(lives.going) == 1",
+        new="is_newest = True",
+    ),
+    Mutant(
+        number=18,
+        what="orders that come late are obeyed",
+        module=f"{NODE}.epoch_gate",
+        old="if orders.number <= self.number:",
+        new="if False:",
+    ),
+    Mutant(
+        number=27,
+        what="a LogManager obeys a lower epoch",
+        module=f"{NODE}.epoch_gate",
+        old="if orders.controller_epoch < self.seen:",
+        new="if False:",
+    ),
+    Mutant(
+        number=28,
+        what="a decision is told before it is committed",
+        module=f"{CONTROLLER}.machine",
+        old="        self._is_turn_of_plan = purpose is not None\n",
+        new="        self._is_turn_of_plan = purpose is not None\n"
+        "        for record in begun.records:\n"
+        "            self._apply(record)\n",
+    ),
+)

@@ -1,0 +1,217 @@
+"""Each instruction for a LogActor ends with one Finished, whatever happens."""
+
+import threading
+from queue import SimpleQueue
+
+from raylog.actors.errors import NotLeader, WorkFailed
+from raylog.actors.node.actor_hands import ActorHands
+from raylog.actors.node.events import Event, Finished, Served
+from raylog.actors.node.instructions import Configure, EndLog, KillActor, StartLog
+from raylog.actors.node.log_actors import served_of
+from raylog.actors.node.log_start import NodeFacts
+from raylog.actors.partition.spec import LogSpec
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import CorruptCheckpoint, LogMissing
+from raylog.storage.state.producers import ProducerExpiration
+from raylog.storage.testing.waiting import wait_for
+from tests.harness.log_actors import (
+    ELSEWHERE,
+    HERE,
+    ORDERS,
+    OTHERS,
+    A,
+    FakeDisk,
+    FakeLog,
+    FakeLogActors,
+    QuickTimer,
+    says,
+    through,
+)
+
+PARTITION = ORDERS.partition
+
+
+class Hands:
+    """Hands over actors without Ray, and what they told."""
+
+    def __init__(self, actors: FakeLogActors | None = None) -> None:
+        self.actors, self.disk = actors or FakeLogActors(), FakeDisk()
+        self.told: SimpleQueue[Event] = SimpleQueue()
+        self.hands = ActorHands(
+            self.actors,
+            self.disk,
+            NodeFacts(
+                namespace="raylog",
+                node="n1",
+                node_id=HERE,
+                producer_expiration=ProducerExpiration(after_ms=86_400_000),
+            ),
+            controller_epoch=lambda: 4,
+            tell=self.told.put,
+            timer=QuickTimer(),
+        )
+
+    def finished(self) -> Finished:
+        event = self.told.get(timeout=10)
+        assert isinstance(event, Finished)
+        return event
+
+    def start(self, token: int = 1) -> None:
+        self.hands.carry_out(
+            StartLog(
+                token=token,
+                log=ORDERS,
+                directory_id=A,
+                config=LogConfig(),
+                config_version=0,
+                is_clean=False,
+                is_first=True,
+            )
+        )
+
+
+def test_a_log_is_started_configured_and_ended() -> None:
+    node = Hands()
+    node.start()
+    first = node.finished()
+    assert isinstance(first.result, Served)
+    node.hands.carry_out(Configure(token=2, log=ORDERS, config=LogConfig(), config_version=3))
+    second = node.finished()
+    assert isinstance(second.result, Served)
+    assert (second.token, second.result.config_version) == (2, 3)
+    node.hands.carry_out(EndLog(token=3, log=ORDERS))
+    assert node.finished() == Finished(token=3)
+    assert node.actors.living == {}
+    assert node.disk.calls[-1] == ("offsets", ORDERS)
+
+
+def test_a_log_that_is_not_served_here_is_not_configured() -> None:
+    node = Hands()
+    node.hands.carry_out(Configure(token=2, log=ORDERS, config=LogConfig(), config_version=3))
+    assert isinstance(node.finished().error, NotLeader)
+
+
+def test_an_adopted_log_is_configured() -> None:
+    node = Hands()
+    node.actors.living[PARTITION] = FakeLog(said=says())
+    node.hands.adopt([served_of(says())])
+    assert ("opened", PARTITION) in node.disk.calls, "it is not waited for at the start"
+    node.hands.carry_out(Configure(token=2, log=ORDERS, config=LogConfig(), config_version=3))
+    assert node.finished().error is None
+    assert node.hands.touched() == {ORDERS}
+
+
+def test_what_is_gone_is_ended_already() -> None:
+    node = Hands()
+    node.hands.carry_out(EndLog(token=1, log=ORDERS))
+    node.hands.carry_out(KillActor(token=2, partition=PARTITION))
+    finished = sorted((node.finished() for _ in range(2)), key=lambda event: event.token)
+    assert finished == [Finished(token=1), Finished(token=2)]
+
+
+def test_another_logs_actor_is_not_closed() -> None:
+    node = Hands()
+    node.actors.living[PARTITION] = FakeLog(said=says(OTHERS))
+    node.hands.carry_out(EndLog(token=1, log=ORDERS))
+    assert node.finished() == Finished(token=1)
+    assert node.actors.killed == []
+
+
+def test_a_log_that_cannot_be_closed_is_an_error_and_its_actor_may_live() -> None:
+    node = Hands()
+    failure = LogMissing("/dir-a/orders-0", "it is gone")
+    node.actors.living[PARTITION] = FakeLog(said=says(), close_error=failure)
+    node.hands.carry_out(EndLog(token=1, log=ORDERS))
+    assert node.finished() == Finished(token=1, error=failure)
+    assert node.actors.killed == []
+
+
+def test_an_actor_of_another_node_is_not_killed() -> None:
+    node = Hands()
+    node.actors.living[PARTITION] = FakeLog(said=says(node_id=ELSEWHERE))
+    node.hands.carry_out(KillActor(token=1, partition=PARTITION))
+    assert node.finished() == Finished(token=1)
+    assert node.actors.killed == []
+
+
+def test_an_actor_that_does_not_end_is_an_error() -> None:
+    node = Hands()
+    node.actors.living[PARTITION] = FakeLog(said=says())
+    node.actors.immortal.add(PARTITION)
+    node.hands.carry_out(KillActor(token=1, partition=PARTITION))
+    assert isinstance(node.finished().error, NotLeader)
+
+
+def test_a_kill_ends_an_opening_that_is_under_way() -> None:
+    node = Hands()
+    node.actors.next = [through("opening")]
+    node.start(token=1)
+    wait_for(lambda: PARTITION in node.actors.living)
+    node.hands.carry_out(KillActor(token=2, partition=PARTITION))
+    finished = {event.token: event.error for event in (node.finished(), node.finished())}
+    assert isinstance(finished[1], NotLeader)
+    assert finished[2] is None
+    assert node.actors.living == {}
+    assert len(node.actors.made) == 1
+
+
+def test_an_error_that_nobody_is_prepared_for_is_a_failed_work() -> None:
+    node = Hands()
+
+    def broken(spec: LogSpec) -> FakeLog:
+        raise ZeroDivisionError("a mistake of ours")
+
+    node.actors.next = [broken]
+    node.start()
+    error = node.finished().error
+    assert isinstance(error, WorkFailed)
+    assert "a mistake of ours" in str(error)
+
+
+def test_a_log_that_was_refused_unchanged_is_as_an_orderly_stop_left_it() -> None:
+    node = Hands()
+    corrupt = CorruptCheckpoint("/dir-a/recovery-point-offset-checkpoint", "it is short")
+    node.actors.next = [through("ended", problem=corrupt)]
+    node.start()
+    assert node.finished().error == corrupt
+    assert node.hands.touched() == set()
+    node.start()
+    node.finished()
+    assert node.hands.touched() == {ORDERS}
+
+
+def test_the_end_cancels_what_is_under_way_and_names_it() -> None:
+    node = Hands()
+    node.actors.next = [through("opening")]
+    node.start()
+    wait_for(lambda: PARTITION in node.actors.living)
+    assert node.hands.stop() == {PARTITION}
+    assert isinstance(node.finished().error, NotLeader)
+    assert node.actors.killed == []  # the LogManager ends it
+
+
+class GatedActors(FakeLogActors):
+    """Whose start waits for a gate."""
+
+    def __init__(self, gate: threading.Event) -> None:
+        super().__init__()
+        self.began = threading.Event()
+        self._gate = gate
+
+    def start(self, spec: LogSpec) -> None:
+        self.began.set()
+        assert self._gate.wait(10)
+        super().start(spec)
+
+
+def test_a_kill_waits_until_an_actor_is_started_and_ends_that() -> None:
+    gate = threading.Event()
+    actors = GatedActors(gate)
+    node = Hands(actors)
+    node.start(token=1)
+    assert actors.began.wait(10)
+    node.hands.carry_out(KillActor(token=2, partition=PARTITION))
+    gate.set()
+    tokens = {node.finished().token, node.finished().token}
+    assert tokens == {1, 2}
+    assert actors.living == {}

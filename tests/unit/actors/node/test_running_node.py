@@ -1,0 +1,357 @@
+"""A node with all its parts, but Ray: on disks in memory, with LogActors of the test.
+
+The Controller is the test: it reads reports and orders. Time goes a hundred times as fast.
+"""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from raylog.actors.control import Create, DirReport, LogId, Order, Orders, Remove, Report, Serve
+from raylog.actors.errors import UnsupportedVersion
+from raylog.actors.metrics import Exporter, Metric
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.disk_work import DiskWork
+from raylog.actors.node.events import UpkeepKind
+from raylog.actors.node.log_start import NodeFacts
+from raylog.actors.node.running_node import NodePorts, RunningNode
+from raylog.actors.node_messages import UpkeepOrder
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import InvalidLogDir, LogLocked, RaylogError, StorageError
+from raylog.storage.names import TopicPartition
+from raylog.storage.report import Progress
+from raylog.storage.state.producers import ProducerExpiration
+from raylog.storage.state.properties import random_id
+from raylog.storage.testing.clock import ManualClock
+from raylog.storage.testing.memory import MemoryFileSystem
+from raylog.storage.testing.waiting import wait_for
+from tests.harness.hasty import Hasty
+from tests.harness.log_actors import HERE, FakeLog, FakeLogActors, says
+
+CLUSTER, TOPIC = random_id(), random_id()
+LOG = LogId(partition=TopicPartition("orders", 0), topic_id=TOPIC)
+PATHS = ("/disk/a", "/disk/b")
+
+
+class Controller:
+    """Hears reports."""
+
+    def __init__(self) -> None:
+        self.report_heard: Report | None = None
+        self.refused_epochs: list[int] = []
+
+    def report(self, report: Report, timeout_s: float) -> None:
+        self.report_heard = report
+
+    def refused(self, node: str, controller_epoch: int, timeout_s: float) -> None:
+        self.refused_epochs.append(controller_epoch)
+
+
+class Upkeep:
+    """Upkeep actors that are there when they are started."""
+
+    def __init__(self) -> None:
+        self.kinds: tuple[UpkeepKind, ...] = ()
+        self.orders: list[UpkeepOrder] = []
+
+    def start(self, kind: UpkeepKind) -> None:
+        self.kinds = (*self.kinds, kind)
+
+    def round(self, kind: UpkeepKind, order: UpkeepOrder) -> None:
+        self.orders.append(order)
+
+    def running(self) -> tuple[UpkeepKind, ...]:
+        return self.kinds
+
+    def kill(self) -> None:
+        self.kinds = ()
+
+
+class Node:
+    """A node and its Controller."""
+
+    def __init__(
+        self, fs: MemoryFileSystem | None = None, actors: FakeLogActors | None = None
+    ) -> None:
+        self.fs = fs or MemoryFileSystem()
+        if fs is None:
+            self.fs.make_dir("/disk")
+            self.fs.sync_dir("/")
+        self.actors = actors or FakeLogActors()
+        self.controller, self.upkeep = Controller(), Upkeep()
+        self.ended = threading.Event()
+        self.gauges: dict[str, float] = {}
+        self.number = 0
+        hasty = Hasty()
+        self.disk = DiskWork(
+            self.fs,
+            ManualClock(),
+            cluster_id=CLUSTER,
+            node_number=1,
+            delete_delay_ms=0,
+            copy_rate=1e9,
+            now_s=hasty.now_s,
+            sleep=lambda seconds: None,
+        )
+        self.node = RunningNode(
+            NodeFacts(
+                namespace="raylog",
+                node="n1",
+                node_id=HERE,
+                producer_expiration=ProducerExpiration(after_ms=86_400_000),
+            ),
+            random_id(),
+            BrokerConfig(),
+            NodePorts(
+                disk=self.disk,
+                actors=self.actors,
+                upkeep=self.upkeep,
+                controller=self.controller,
+                exporter=Exporter(self._metric),
+                clock=hasty,
+                timer=hasty,
+                room=lambda: 11,
+                end_process=self.ended.set,
+            ),
+        )
+
+    def _metric(self, metric: Metric) -> SimpleNamespace:
+        def set(value: float, tags: object) -> None:
+            self.gauges[metric.name] = value
+
+        return SimpleNamespace(set=set)
+
+    def begin(self, *, is_restarted: bool = False) -> "Node":
+        self.node.begin(PATHS, is_restarted=is_restarted)
+        wait_for(lambda: self.controller.report_heard is not None)
+        return self
+
+    def report(self) -> Report:
+        assert self.controller.report_heard is not None
+        return self.controller.report_heard
+
+    def states(self) -> list[tuple[LogId | None, str]]:
+        return [(log.log, log.state) for log in self.report().logs]
+
+    def dir(self, index: int) -> DirReport:
+        return self.report().dirs[index]
+
+    def order(self, *orders: Order, epoch: int = 5) -> None:
+        self.number += 1
+        report = self.report()
+        self.node.obey(
+            Orders(
+                controller_epoch=epoch,
+                number=self.number,
+                node="n1",
+                life=report.life,
+                report=report.number,
+                orders=orders,
+            )
+        )
+
+    def serve(self, version: int = 1) -> None:
+        """Have the log made and served."""
+        self.order(Create(log=LOG))
+        wait_for(lambda: (LOG, "found") in self.states())
+        home = next(log.directory_id for log in self.report().logs if log.log == LOG)
+        self.order(Serve(log=LOG, directory_id=home, config=LogConfig(), config_version=version))
+        wait_for(lambda: (LOG, "serving") in self.states())
+
+
+def test_a_log_is_made_served_and_removed() -> None:
+    node = Node().begin()
+    node.serve()
+    (spec,) = node.actors.made
+    assert node.fs.is_dir(spec.folder)
+    order = node.node.order_of(LOG)
+    assert order is not None
+    assert (order.directory_id, order.config_version) == (spec.directory_id, 1)
+    node.order(Remove(log=LOG))
+    wait_for(lambda: not node.report().logs)
+    assert node.actors.living == {}
+    wait_for(lambda: not node.fs.is_dir(spec.folder))
+    assert node.node.shutdown()
+
+
+def test_the_controller_hears_from_the_node_all_the_time() -> None:
+    node = Node().begin()
+    first = node.report().number
+    wait_for(lambda: node.report().number > first + 3)
+    wait_for(lambda: node.report().room == 11)
+    wait_for(lambda: all(dir.usable_bytes >= 0 for dir in node.report().dirs))
+    node.node.shutdown()
+
+
+def test_what_it_serves_is_exported() -> None:
+    node = Node().begin()
+    node.serve()
+    wait_for(lambda: node.gauges.get("raylog_partitions") == 1)
+    assert node.gauges["raylog_log_dirs_offline"] == 0
+    node.node.shutdown()
+
+
+def test_orders_of_an_older_controller_are_refused() -> None:
+    node = Node().begin()
+    node.serve()
+    node.order(Remove(log=LOG), epoch=4)
+    wait_for(lambda: node.controller.refused_epochs == [5])
+    node.node.shutdown()
+
+
+def test_orders_of_a_newer_version_are_refused() -> None:
+    node = Node().begin()
+    orders = Orders(
+        controller_epoch=1, number=1, node="n1", life="x", report=1, orders=(), version=99
+    )
+    with pytest.raises(UnsupportedVersion):
+        node.node.obey(orders)
+    node.node.shutdown()
+
+
+def test_upkeep_is_started_and_has_rounds_under_a_confirmed_config() -> None:
+    node = Node().begin()
+    node.serve()
+    wait_for(lambda: node.report().upkeep == ("retention",))
+
+    def is_confirmed() -> bool:
+        node.order()
+        return LOG.partition in node.node.confirmed([LOG.partition])
+
+    wait_for(is_confirmed)
+    right = node.node.confirmed([LOG.partition])[LOG.partition]
+    assert (right.log, right.config_version) == (LOG, 1)
+    node.node.shutdown()
+    assert node.upkeep.kinds == ()
+
+
+def test_an_orderly_end_leaves_clean_logs() -> None:
+    node = Node().begin()
+    node.serve()
+    assert node.node.shutdown()
+    assert node.actors.living == {}
+    again = Node(node.fs).begin()
+    again.serve()
+    (spec,) = again.actors.made
+    assert spec.is_clean
+    assert spec.recovery_point == 5
+    again.node.shutdown()
+
+
+def test_a_log_that_cannot_be_closed_is_not_clean() -> None:
+    node = Node().begin()
+    node.serve()
+    node.actors.living[LOG.partition].close_error = StorageError("/disk/a", "EIO")
+    assert not node.node.shutdown()
+    again = Node(node.fs).begin()
+    again.serve()
+    assert [spec.is_clean for spec in again.actors.made] == [False]
+    again.node.shutdown()
+
+
+def test_an_actor_that_lives_on_is_adopted() -> None:
+    node = Node().begin()
+    node.serve()
+    fs = node.fs.crash()
+    again = Node(fs, node.actors).begin(is_restarted=True)
+    assert again.report().is_restarted
+    wait_for(lambda: again.states() == [(LOG, "serving")])
+    assert len(node.actors.made) == 1
+    assert again.node.order_of(LOG) is None
+    again.node.shutdown()
+    node.node.shutdown()
+
+
+def test_a_failed_disk_takes_its_dir_offline_and_ends_its_actors() -> None:
+    node = Node().begin()
+    node.serve()
+    (spec,) = node.actors.made
+    node.node.failed(LOG, StorageError(spec.folder, "EIO"))
+    wait_for(lambda: [dir.state for dir in node.report().dirs].count("offline") == 1)
+    wait_for(lambda: not node.actors.living)
+    problems = [dir.problem for dir in node.node.log_dirs() if not dir.is_online]
+    assert len(problems) == 1
+    assert not node.node.shutdown()
+
+
+def test_a_failure_is_that_of_the_dir_in_which_it_happened() -> None:
+    node = Node().begin()
+    node.serve()
+    (spec,) = node.actors.made
+    other = next(dir for dir in node.report().dirs if dir.directory_id != spec.directory_id)
+    node.node.failed(LOG, StorageError(f"{other.path}/orders-0/0.log", "EIO"))
+
+    def offline() -> list[str | None]:
+        return [dir.directory_id for dir in node.report().dirs if dir.state == "offline"]
+
+    wait_for(lambda: offline() == [other.directory_id])
+    assert (LOG, "serving") in node.states()
+    node.node.shutdown()
+
+
+def test_an_actor_that_is_gone_is_reported_and_made_anew_by_the_next_order() -> None:
+    node = Node().begin()
+    node.serve()
+    node.actors.living.clear()
+    wait_for(lambda: len(node.actors.made) > 1 or (LOG, "serving") not in node.states())
+    node.node.shutdown()
+
+
+def test_what_recovery_tells_is_looked_up() -> None:
+    node = Node().begin()
+    progress = Progress(*range(len(Progress._fields)))
+    node.node.recovering(LOG.partition, progress)
+    assert [entry.progress for entry in node.node.recoveries()] == [progress]
+    node.node.recovering(LOG.partition, None)
+    assert node.node.recoveries() == []
+    node.node.shutdown()
+
+
+def test_where_compaction_goes_on_is_kept() -> None:
+    node = Node().begin()
+    node.serve()
+    node.node.record_cleaner_offset(LOG, 4)
+    assert node.node.cleaner_offsets() == {LOG.partition: 4}
+    other = LogId(partition=LOG.partition, topic_id=random_id())
+    node.node.record_cleaner_offset(other, 9)
+    assert node.node.cleaner_offsets() == {LOG.partition: 4}
+    node.node.shutdown()
+
+
+class SilentRay(FakeLogActors):
+    """Ray's head does not answer."""
+
+    def running(self) -> set[TopicPartition]:
+        raise StorageError("ray", "does not answer")
+
+
+def test_a_beginning_that_fails_leaves_the_dirs_to_the_next() -> None:
+    node = Node().begin()
+    node.serve()
+    node.node.shutdown()
+    silent = Node(node.fs, SilentRay())
+    with pytest.raises(RaylogError):
+        silent.node.begin(PATHS, is_restarted=False)
+    again = Node(node.fs).begin()
+    again.serve()
+    assert [spec.is_clean for spec in again.actors.made] == [True]
+    again.node.shutdown()
+
+
+def test_dirs_that_another_process_has_are_refused() -> None:
+    node = Node().begin()
+    with pytest.raises((LogLocked, InvalidLogDir)):
+        Node(node.fs).node.begin(PATHS, is_restarted=False)
+    node.node.shutdown()
+
+
+def test_a_foreign_actor_in_the_place_of_a_log_is_ended() -> None:
+    actors = FakeLogActors()
+    node = Node(None, actors).begin()
+    node.serve()
+    node.node.shutdown()
+    actors.living[LOG.partition] = FakeLog(said=says(LOG, directory_id="gone"))
+    again = Node(node.fs, actors).begin()
+    wait_for(lambda: not actors.living)
+    again.node.shutdown()

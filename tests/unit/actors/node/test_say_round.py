@@ -1,0 +1,104 @@
+"""What LogActors say becomes events and checkpoints."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from raylog.actors.control import LogId
+from raylog.actors.node.events import ActorGone, ActorSaid, DirFailed, Event
+from raylog.actors.node.log_actors import served_of
+from raylog.actors.node.say_round import SayRound
+from raylog.actors.node_messages import LogOrder
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import LogMissing, StorageError
+from raylog.storage.testing.waiting import wait_for
+from tests.harness.log_actors import (
+    ELSEWHERE,
+    HERE,
+    ORDERS,
+    OTHERS,
+    A,
+    B,
+    FakeDisk,
+    FakeLog,
+    FakeLogActors,
+    says,
+)
+
+ORDER = LogOrder(
+    log=ORDERS, directory_id=A, config=LogConfig(), config_version=2, controller_epoch=4
+)
+
+
+class Round:
+    """A round over orders-0, which was served."""
+
+    def __init__(self, log: FakeLog | None) -> None:
+        self.actors, self.disk = FakeLogActors(), FakeDisk()
+        if log is not None:
+            self.actors.living[ORDERS.partition] = log
+        self.told: list[Event] = []
+        self.order: LogOrder | None = ORDER
+
+    def run(self, served: Sequence[LogId] = (ORDERS,)) -> list[Event]:
+        SayRound(
+            self.actors,
+            self.disk,
+            node_id=HERE,
+            served=lambda: [served_of(says(log)) for log in served],
+            order_of=lambda log: self.order,
+            tell=self.told.append,
+        )()
+        return self.told
+
+
+def test_offsets_are_told_and_kept_for_the_checkpoint() -> None:
+    round = Round(FakeLog(said=says(config_version=3)))
+    (said,) = round.run()
+    assert isinstance(said, ActorSaid)
+    assert (said.served.config_version, said.served.log_end_offset) == (3, 7)
+    assert round.disk.calls == [("offsets", ORDERS)]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        None,
+        FakeLog(said=says(), states=["ended"]),
+        FakeLog(said=says(OTHERS)),
+        FakeLog(said=says(directory_id=B)),
+        FakeLog(said=says(node_id=ELSEWHERE)),
+    ],
+)
+def test_an_actor_that_serves_this_log_no_more_is_gone(log: FakeLog | None) -> None:
+    assert Round(log).run() == [ActorGone(partition=ORDERS.partition)]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [FakeLog(said=says(), is_silent=True), FakeLog(said=says(), states=["opening"])],
+)
+def test_an_actor_that_is_silent_or_opens_its_log_is_asked_again(log: FakeLog) -> None:
+    assert Round(log).run() == []
+
+
+def test_a_failed_disk_is_told() -> None:
+    failure = StorageError("/a/orders-0", "EIO")
+    round = Round(FakeLog(said=says(problem=failure), states=["offline"]))
+    assert round.run() == [DirFailed(directory_id=A, why=failure.problem)]
+
+
+def test_a_log_that_is_offline_for_another_reason_is_not_the_disks_fault() -> None:
+    missing = LogMissing("/a/orders-0", "it is gone")
+    round = Round(FakeLog(said=says(problem=missing), states=["offline"]))
+    assert round.run() == []
+
+
+def test_an_actor_that_waits_for_its_config_is_told_it() -> None:
+    round = Round(FakeLog(said=says(config_version=1), states=["learning"]))
+    assert round.run() == []
+    wait_for(lambda: round.actors.learned == [ORDER])
+
+
+def test_nobody_is_asked_where_nothing_is_served() -> None:
+    assert Round(None).run(served=()) == []

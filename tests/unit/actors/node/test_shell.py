@@ -1,0 +1,135 @@
+"""The loop gives the machine events in order; look-ups are answered beside it."""
+
+import threading
+from queue import SimpleQueue
+
+from raylog.actors.control import DirReport, LogId, Orders, Serve
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.events import (
+    DirFailed,
+    Finished,
+    Folder,
+    Ordered,
+    Served,
+    Started,
+    Tick,
+)
+from raylog.actors.node.instructions import Instruction, SendReport, StartLog, WriteEpoch
+from raylog.actors.node.machine import NodeMachine
+from raylog.actors.node.shell import NodeShell
+from raylog.storage.config import LogConfig
+from raylog.storage.testing.clock import ManualClock
+from raylog.storage.testing.waiting import wait_for
+from tests.harness.log_actors import ORDERS, A
+
+STARTED = Started(
+    dirs=(DirReport(directory_id=A, path="/a", state="online"),),
+    folders=(Folder(partition=ORDERS.partition, topic_id=ORDERS.topic_id, directory_id=A),),
+)
+
+
+class Collected:
+    """Hands that only collect."""
+
+    def __init__(self) -> None:
+        self.instructions: SimpleQueue[Instruction] = SimpleQueue()
+
+    def carry_out(self, instruction: Instruction) -> None:
+        self.instructions.put(instruction)
+
+
+class Node:
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.hands = Collected()
+        machine = NodeMachine(node="n1", life="life-1", config=BrokerConfig())
+        self.shell = NodeShell(machine, ManualClock(), self.ended.set)
+
+    def next(self, kind: type[Instruction]) -> Instruction:  # type: ignore[valid-type]
+        """The next instruction of this kind."""
+        while True:
+            instruction = self.hands.instructions.get(timeout=10)
+            if isinstance(instruction, kind):  # type: ignore[arg-type]
+                return instruction
+
+    def serve(self, log: LogId = ORDERS) -> None:
+        """Order a log, and carry out what follows."""
+        order = Serve(log=log, directory_id=A, config=LogConfig(), config_version=3)
+        self.shell.tell(
+            Ordered(
+                orders=Orders(
+                    controller_epoch=5,
+                    number=1,
+                    node="n1",
+                    life="life-1",
+                    report=1,
+                    orders=(order,),
+                )
+            )
+        )
+        write = self.next(WriteEpoch)  # type: ignore[arg-type]
+        assert isinstance(write, WriteEpoch)
+        self.shell.tell(Finished(token=write.token))
+        start = self.next(StartLog)  # type: ignore[arg-type]
+        assert isinstance(start, StartLog)
+        served = Served(log=log, directory_id=A, config=LogConfig(), config_version=3)
+        self.shell.tell(Finished(token=start.token, result=served))
+
+
+def test_what_is_told_before_the_beginning_comes_after_it() -> None:
+    node = Node()
+    node.shell.tell(Tick())
+    node.shell.begin(STARTED, node.hands)
+    report = node.next(SendReport)  # type: ignore[arg-type]
+    assert isinstance(report, SendReport)
+    assert report.report.number == 1
+    node.shell.stop()
+    assert not node.ended.is_set()
+
+
+def test_look_ups_know_what_is_ordered_and_served() -> None:
+    node = Node()
+    assert (node.shell.order_of(ORDERS), node.shell.served(), node.shell.rights()) == (None, (), {})
+    assert node.shell.home_of(ORDERS) is None
+    node.shell.begin(STARTED, node.hands)
+    node.serve()
+    wait_for(lambda: node.shell.served())
+    order = node.shell.order_of(ORDERS)
+    assert order is not None
+    assert (order.directory_id, order.config_version, order.controller_epoch) == (A, 3, 5)
+    assert node.shell.home_of(ORDERS) == A
+    wait_for(lambda: node.shell.reported_logs() == {ORDERS})
+    assert node.shell.offline_logs() == 0
+    node.shell.stop()
+
+
+def test_a_dir_that_failed_is_in_the_last_report() -> None:
+    node = Node()
+    node.shell.begin(STARTED, node.hands)
+    node.shell.tell(DirFailed(directory_id=A, why="EIO"))
+    wait_for(lambda: [dir.state for dir in node.shell.dirs()] == ["offline"])
+    assert node.shell.offline_logs() == 1
+    node.shell.stop()
+
+
+def test_after_the_end_nothing_is_carried_out() -> None:
+    node = Node()
+    node.shell.begin(STARTED, node.hands)
+    node.shell.stop()
+    while not node.hands.instructions.empty():
+        node.hands.instructions.get()
+    node.shell.tell(DirFailed(directory_id=A, why="EIO"))
+    assert node.hands.instructions.empty()
+
+
+class Broken:
+    """Hands with a mistake."""
+
+    def carry_out(self, instruction: Instruction) -> None:
+        raise ZeroDivisionError("a mistake of ours")
+
+
+def test_a_mistake_of_ours_ends_the_process() -> None:
+    node = Node()
+    node.shell.begin(STARTED, Broken())
+    assert node.ended.wait(10)

@@ -1,0 +1,31 @@
+"""Which methods of a LogActor share threads: what waits for a disk holds up no word and no look."""
+
+import inspect
+from collections import defaultdict
+
+from raylog.actors.partition.log_actor import OPTIONS, LogActorImpl
+
+GROUPS = {
+    "produce": {"append", "produce"},
+    "fetch": {"fetch", "fetch_batches"},
+    "poll": {"poll", "poll_batches"},
+    "says": {"says", "learn"},
+    "admin": {"offsets", "offset_for_timestamp", "list_offset", "status"},
+    "control": {"reconfigure", "flush", "roll", "close", "delete_records"},
+    "upkeep": {
+        "delete_old_segments",
+        "cleaning_facts",
+        "cleaning_view",
+        "check_unchanged",
+        "replace_segments",
+    },
+}
+
+
+def test_an_fsync_a_swap_and_a_look_up_share_no_threads() -> None:
+    grouped: dict[str, set[str]] = defaultdict(set)
+    for name, method in inspect.getmembers(LogActorImpl, inspect.isfunction):
+        if not name.startswith("_"):
+            grouped[method.__ray_concurrency_group__].add(name)  # type: ignore[attr-defined]
+    assert grouped == GROUPS
+    assert OPTIONS["concurrency_groups"].keys() == GROUPS.keys()

@@ -1,0 +1,118 @@
+"""Which copy of the metadata counts, and where a cluster may begin."""
+
+from dataclasses import replace
+
+import pytest
+
+from raylog.actors.errors import MetadataInDoubt, SeveralClusters
+from raylog.cluster.controller.copies import (
+    DIGEST_BYTES,
+    Copy,
+    Home,
+    SurveyedDir,
+    choose,
+)
+from raylog.storage.errors import LogMissing
+
+
+def copy(records: str, epoch: int = 1, cluster_id: str = "cluster-1") -> Copy:
+    """A copy with a record for each letter."""
+    digests = b"".join(letter.encode() * DIGEST_BYTES for letter in records)
+    return Copy(cluster_id=cluster_id, controller_epoch=epoch, digests=digests)
+
+
+def empty(node: str, path: str = "/disk") -> SurveyedDir:
+    return SurveyedDir(node_id=node, path=path)
+
+
+def member(node: str, path: str = "/disk") -> SurveyedDir:
+    """A log dir of a cluster, without metadata."""
+    return SurveyedDir(node_id=node, path=path, cluster_id="cluster-1")
+
+
+def holder(node: str, has: Copy, path: str = "/disk") -> SurveyedDir:
+    return replace(member(node, path), has_metadata=True, copy=has)
+
+
+def unreadable(node: str) -> SurveyedDir:
+    return SurveyedDir(node_id=node, path="/disk", problem="EIO")
+
+
+def home(*dirs: SurveyedDir, own: str = "a", new_cluster: bool = False) -> Home:
+    return choose(dirs, own, new_id="new", new_cluster=new_cluster)
+
+
+def test_a_new_cluster_begins_in_the_first_log_dir_of_the_node_that_is_asked() -> None:
+    found = home(empty("a"), empty("b", "/b-1"), empty("b", "/b-2"), own="b")
+    assert found == Home(node_id="b", log_dir="/b-1", new_cluster="new")
+
+
+@pytest.mark.parametrize("own", ["a", "c", "d"])
+def test_a_cluster_goes_on_where_its_metadata_is_whoever_asks(own: str) -> None:
+    dirs = [empty("a"), member("c"), member("d", "/1"), holder("d", copy("xy"), "/2")]
+    assert home(*dirs, own=own) == Home(node_id="d", log_dir="/2")
+    assert home(*dirs, own=own, new_cluster=True) == Home(node_id="d", log_dir="/2")
+
+
+def test_of_two_copies_the_one_counts_that_went_on() -> None:
+    older, newer = holder("a", copy("xy", 1)), holder("b", copy("xyz", 2))
+    assert home(older, newer).node_id == "b"
+    assert home(newer, older, own="b").node_id == "b"
+
+
+def test_one_disk_that_several_nodes_see_is_opened_by_the_one_that_asks() -> None:
+    same = [holder(node, copy("xy")) for node in "abc"]
+    assert home(*same, own="b").node_id == "b"
+    assert home(*same, own="x").node_id == "a"
+
+
+def test_copies_that_have_gone_on_apart_are_refused_and_both_are_shown() -> None:
+    one, other = holder("a", copy("xy", 3)), holder("b", copy("xz", 4), "/other")
+    for new_cluster in (False, True):
+        with pytest.raises(MetadataInDoubt, match=r"/disk of node a.*/other of node b"):
+            home(one, other, new_cluster=new_cluster)
+
+
+def test_a_copy_that_cannot_be_read_may_be_the_newer_one() -> None:
+    unread = replace(unreadable("b"), has_metadata=True)
+    with pytest.raises(MetadataInDoubt, match="EIO"):
+        home(holder("a", copy("xy")), unread)
+
+
+def test_a_disk_without_known_metadata_that_cannot_be_read_does_not_matter() -> None:
+    assert home(holder("a", copy("xy")), unreadable("b")).node_id == "a"
+
+
+def test_a_second_cluster_is_refused_and_both_are_named() -> None:
+    other = holder("b", copy("z", cluster_id="cluster-2"), "/other")
+    with pytest.raises(SeveralClusters, match=r"cluster-1 in /disk.*cluster-2 in /other"):
+        home(holder("a", copy("xy")), other)
+
+
+@pytest.mark.parametrize(
+    "doubt",
+    [
+        member("b"),
+        unreadable("b"),
+        replace(unreadable("b"), has_metadata=True, cluster_id="cluster-1"),
+    ],
+)
+def test_where_there_is_a_doubt_only_an_explicit_word_begins_a_cluster(doubt: SurveyedDir) -> None:
+    for own in ("a", "b"):
+        with pytest.raises(LogMissing, match="/disk/__cluster_metadata-0"):
+            home(empty("a"), doubt, own=own)
+    begun = home(empty("a"), doubt, new_cluster=True)
+    assert (begun.node_id, begun.log_dir) == ("a", "/disk")
+
+
+def test_a_cluster_that_begins_over_log_dirs_has_their_id() -> None:
+    assert home(empty("a"), member("b"), new_cluster=True).new_cluster == "cluster-1"
+    other = replace(member("c"), cluster_id="cluster-2")
+    assert home(empty("a"), member("b"), other, new_cluster=True).new_cluster == "new"
+
+
+def test_a_first_start_that_was_cut_off_is_no_cluster() -> None:
+    cut_off = SurveyedDir(node_id="a", path="/disk", has_metadata=True, copy=copy("", 0, ""))
+    assert home(cut_off) == Home(node_id="a", log_dir="/disk", new_cluster="new")
+    with pytest.raises(LogMissing):
+        home(cut_off, member("b"))

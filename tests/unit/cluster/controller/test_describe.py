@@ -1,0 +1,191 @@
+"""What the Controller answers to questions: where partitions are, or why they are not."""
+
+from dataclasses import replace
+
+import pytest
+
+from raylog.actors.control import DirReport, LogReport, Report
+from raylog.actors.errors import LogRefused, NotLeader, UnknownTopicOrPartition
+from raylog.cluster.controller.describe import (
+    BEING_CREATED,
+    BEING_OPENED,
+    Snapshot,
+    TopicDescription,
+    describe_log_dirs,
+    describe_nodes,
+    describe_topic,
+    explain,
+    has_settled,
+    is_settled,
+    topic_metadata,
+)
+from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.observed import SUSPECT_MS, Observed
+from raylog.cluster.controller.records import (
+    ControllerRecord,
+    DirRecord,
+    PartitionRecord,
+    Record,
+    TopicRecord,
+)
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import LogDirOffline, LogMissing, RaylogError, TopicIdUnreadable
+from raylog.storage.names import TopicPartition
+from tests.harness.control_nodes import entry, log_id
+
+LOG = log_id("t", 0)
+KEY = TopicPartition("t", 0)
+ONLINE = PartitionRecord(log=LOG, state="online", node="a", directory="dir-a", kafka_id=1)
+DIR = DirRecord(directory_id="dir-a", node="a", path="/disk", state="online")
+NOW_MS = 1_000_000
+
+
+def desired(*records: Record, version: int = 0) -> Desired:
+    topic = TopicRecord(name="t", topic_id="id-t", config={"retention.ms": 5}, version=version)
+    made = Desired()
+    for record in (ControllerRecord(epoch=1, node="a"), DIR, topic, *records):
+        made.apply(record)
+    return made
+
+
+def report(*logs: LogReport, orders: int = 1, directory_id: str | None = "dir-a") -> Report:
+    """A report of node a, which obeys the Controller."""
+    own = DirReport(directory_id=directory_id, path="/disk", state="online")
+    return Report(
+        node="a", life="l", number=1, controller_epoch=1, dirs=(own,), logs=logs, orders=orders
+    )
+
+
+def snapshot(shall: Desired, reported: Report | None = None, heard_ms: int = NOW_MS) -> Snapshot:
+    seen = Observed(report=reported, heard_ms=heard_ms)
+    return Snapshot(desired=shall, observed={"a": seen}, node_ids={"a": "ray-a"}, now_ms=NOW_MS)
+
+
+def described(view: Snapshot) -> TopicDescription:
+    return describe_topic(view, "t")
+
+
+def test_a_partition_that_serves_is_where_its_record_says() -> None:
+    view = snapshot(desired(ONLINE), report(entry(LOG, "dir-a")))
+    (partition,) = described(view).partitions
+    assert partition == (0, "dir-a", "ray-a", "/disk/t-0", None, None)
+    assert described(view).outdated == ()
+    assert explain(view, KEY) is None
+    metadata = topic_metadata(view, "t", LogConfig())
+    assert [entry.node_id for entry in metadata.partitions] == ["ray-a"]
+
+
+def test_a_partition_that_is_moved_serves_where_it_was() -> None:
+    moving = replace(ONLINE, state="moving", target="dir-b")
+    view = snapshot(desired(moving), report(entry(LOG, "dir-a")))
+    assert described(view).partitions[0].directory_id == "dir-a"
+    assert explain(view, KEY) is None
+
+
+def test_partitions_serve_on_while_their_log_manager_hangs() -> None:
+    view = snapshot(desired(ONLINE), report(entry(LOG, "dir-a")), NOW_MS - SUSPECT_MS - 1)
+    assert explain(view, KEY) is None
+    assert "has not reported for 10 s" in (describe_nodes(view, {}, {})["ray-a"] or "")
+
+
+def test_who_obeys_an_older_config_or_does_not_serve_is_outdated() -> None:
+    other = replace(ONLINE, log=log_id("t", 1), kafka_id=2)
+    third = replace(ONLINE, log=log_id("t", 2), kafka_id=3)
+    shall = desired(ONLINE, other, third, version=2)
+    logs = [entry(LOG, "dir-a", config_version=1), entry(other.log, "dir-a", config_version=2)]
+    assert described(snapshot(shall, report(*logs))).outdated == (0, 2)
+
+
+REFUSED = LogRefused("t-0", "LogMissing", "it has no .log file", "restore it")
+
+
+@pytest.mark.parametrize(
+    ("records", "reported", "problem"),
+    [
+        ([replace(ONLINE, state="creating", directory=None)], report(), BEING_CREATED),
+        ([ONLINE], None, BEING_OPENED),
+        ([ONLINE], report(entry(LOG, "dir-a", "opening")), BEING_OPENED),
+        ([ONLINE], report(entry(LOG, "dir-a", "found")), BEING_OPENED),
+        ([ONLINE], report(orders=-1), BEING_OPENED),
+        ([replace(DIR, state="returning"), ONLINE], report(), BEING_OPENED),
+        ([ONLINE], report(entry(LOG, "dir-a", "failed", problem=REFUSED)), REFUSED),
+        ([ONLINE], report(), LogMissing),
+        ([ONLINE], report(entry(LOG, "dir-a", "found", topic_id=None)), TopicIdUnreadable),
+        ([replace(DIR, state="offline", why="EIO"), ONLINE], report(), LogDirOffline),
+        ([replace(DIR, node="b"), ONLINE], report(), "dir-a is away"),
+        ([replace(ONLINE, directory="unseen")], report(), "unseen is away"),
+        ([ONLINE], report(directory_id=None), "dir-a is away, or this log dir is one of those"),
+    ],
+)
+def test_why_a_partition_does_not_serve(
+    records: list[Record], reported: Report | None, problem: object
+) -> None:
+    view = snapshot(desired(*records), reported)
+    why = explain(view, KEY)
+    (partition,) = described(view).partitions
+    assert (partition.node_id, partition.folder) == (None, None)
+    assert partition.problem
+    if isinstance(problem, str):
+        assert isinstance(why, NotLeader)
+        assert problem in partition.problem
+        assert partition.todo is None
+    elif isinstance(problem, type):
+        assert type(why) is problem
+        assert partition.todo
+    else:
+        assert why is problem
+    assert is_settled(view) == (problem not in (BEING_OPENED, BEING_CREATED))
+
+
+def test_an_offline_log_dir_is_used_again_by_an_explicit_word_only() -> None:
+    view = snapshot(desired(replace(DIR, state="offline", why="EIO"), ONLINE), report())
+    assert "raylog log-dirs online /disk" in (described(view).partitions[0].todo or "")
+    (log_dir,) = describe_log_dirs(view)
+    assert (log_dir.is_online, log_dir.problem, log_dir.partitions) == (False, "EIO", 1)
+    assert "raylog log-dirs online /disk" in log_dir.todo
+
+
+def test_what_does_not_exist_is_refused_by_its_name() -> None:
+    view = snapshot(desired(ONLINE), report())
+    for wanted in (("t", 1), ("t", -1), ("other", 0)):
+        assert isinstance(explain(view, TopicPartition(*wanted)), UnknownTopicOrPartition)
+    with pytest.raises(UnknownTopicOrPartition):
+        describe_topic(view, "other")
+
+
+def test_partitions_that_are_being_removed_are_not_shown() -> None:
+    other = replace(ONLINE, log=log_id("t", 1), state="removing", kafka_id=2)
+    view = snapshot(desired(ONLINE, other), report(entry(LOG, "dir-a")))
+    assert len(described(view).partitions) == 1
+    assert is_settled(view)
+
+
+# -- nodes -----------------------------------------------------------------------------------------
+
+
+def test_a_node_takes_part_when_it_obeys() -> None:
+    problem: dict[str, RaylogError] = {"a": NotLeader("LogManager:a", "it died")}
+    starting, obeying = snapshot(desired()), snapshot(desired(), report())
+    assert describe_nodes(starting, {}, {"ray-x": "a label"}) == {
+        "ray-x": "a label",
+        "ray-a": "its LogManager is being started",
+    }
+    assert "it died" in (describe_nodes(starting, problem, {})["ray-a"] or "")
+    assert describe_nodes(obeying, problem, {}) == {"ray-a": None}
+    unknown = snapshot(desired(), report(orders=-1))
+    assert "does not obey" in (describe_nodes(unknown, {}, {})["ray-a"] or "")
+
+
+def test_nodes_have_settled_when_each_obeys_or_it_is_known_why_not() -> None:
+    starting = snapshot(desired())
+    assert not has_settled(starting)
+    assert has_settled(starting, ["a"])
+    assert has_settled(snapshot(desired(), report()))
+    assert has_settled(snapshot(desired(), heard_ms=NOW_MS - SUSPECT_MS - 1))
+    assert not has_settled(Snapshot(desired=desired()))
+
+
+def test_a_start_does_not_wait_for_partitions_of_a_node_that_cannot_be_reached() -> None:
+    view = snapshot(desired(ONLINE))
+    assert not is_settled(view)
+    assert is_settled(view, ["a"])

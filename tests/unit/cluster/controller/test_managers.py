@@ -1,0 +1,124 @@
+"""Lines to LogManagers: one that hangs keeps nobody waiting; only the newest orders are sent."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from raylog.actors.control import Orders
+from raylog.actors.errors import NotLeader
+from raylog.cluster.controller.events import Silent
+from raylog.cluster.controller.managers import Managers
+from raylog.storage.errors import LogLocked, RaylogError
+from raylog.storage.testing.waiting import wait_for
+
+
+def orders(number: int) -> Orders:
+    return Orders(controller_epoch=1, number=number, node="a", life="l", report=0, orders=())
+
+
+class Recorder:
+    """The way to LogManagers that waits and fails when a test says so."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int]] = []
+        self.entered: list[str] = []
+        self.killed: list[str] = []
+        self.gates: dict[str, threading.Event] = {}
+        self.errors: dict[str, Exception] = {}
+
+    def start(self, node: str) -> None:
+        self._enter(node)
+
+    def obey(self, node: str, given: Orders) -> None:
+        self._enter(node)
+        self.told.append((node, given.number))
+
+    def kill(self, node: str) -> None:
+        self.killed.append(node)
+
+    def hangs(self, node: str) -> threading.Event:
+        self.gates[node] = threading.Event()
+        return self.gates[node]
+
+    def _enter(self, node: str) -> None:
+        self.entered.append(node)
+        if node in self.gates:
+            assert self.gates[node].wait(60)
+        if node in self.errors:
+            raise self.errors[node]
+
+
+class World:
+    def __init__(self) -> None:
+        self.recorder = Recorder()
+        self.silent: list[str] = []
+        self.managers = Managers(self.recorder, self._hear)
+
+    def _hear(self, event: Silent) -> None:
+        self.silent.append(event.node)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    for gate in made.recorder.gates.values():
+        gate.set()
+    made.managers.stop(10)
+
+
+def test_a_log_manager_that_hangs_keeps_no_other_waiting(world: World) -> None:
+    world.recorder.hangs("a")
+    world.managers.tell("a", orders(1))
+    world.managers.tell("b", orders(2))
+    wait_for(lambda: world.recorder.told == [("b", 2)], what="b is told")
+
+
+def test_of_several_orders_only_the_newest_are_sent(world: World) -> None:
+    gate = world.recorder.hangs("a")
+    world.managers.tell("a", orders(1))
+    wait_for(lambda: world.recorder.entered == ["a"], what="the call is under way")
+    for number in (2, 3, 4):
+        world.managers.tell("a", orders(number))
+    gate.set()
+    wait_for(lambda: world.recorder.told == [("a", 1), ("a", 4)], what="the newest are sent")
+
+
+@pytest.mark.parametrize("error", [LogLocked("/disk"), NotLeader("it", "died"), KeyError("a bug")])
+def test_a_call_that_fails_makes_the_node_silent_and_the_reason_is_kept(
+    world: World, error: Exception
+) -> None:
+    world.recorder.errors["a"] = error
+    world.managers.start_manager("a")
+    wait_for(lambda: world.silent == ["a"], what="the machine hears it")
+    problem = world.managers.problems()["a"]
+    assert isinstance(problem, RaylogError)
+    del world.recorder.errors["a"]
+    world.managers.start_manager("a")
+    wait_for(lambda: world.managers.problems() == {}, what="the reason is forgotten")
+
+
+def test_a_log_manager_that_is_created_during_a_stop_is_killed(world: World) -> None:
+    gate = world.recorder.hangs("a")
+    world.managers.start_manager("a")
+    wait_for(lambda: world.recorder.entered == ["a"], what="it is being created")
+    world.managers.stop(0.01)
+    assert world.recorder.killed == []
+    gate.set()
+    wait_for(lambda: world.recorder.killed == ["a"], what="it is killed")
+    world.managers.start_manager("b")
+    world.managers.tell("b", orders(1))
+    assert world.recorder.entered == ["a"], "nobody is called any more"
+
+
+def test_a_node_that_left_is_told_nothing_until_it_is_back(world: World) -> None:
+    gate = world.recorder.hangs("a")
+    world.managers.tell("a", orders(1))
+    wait_for(lambda: world.recorder.entered == ["a"], what="the call is under way")
+    world.managers.tell("a", orders(2))
+    world.managers.keep(["b"])
+    gate.set()
+    wait_for(lambda: world.recorder.told == [("a", 1)], what="the call ends")
+    world.managers.tell("a", orders(3))
+    wait_for(lambda: world.recorder.told == [("a", 1), ("a", 3)], what="it is told anew")

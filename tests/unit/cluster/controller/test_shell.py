@@ -1,0 +1,193 @@
+"""A whole Controller, with its threads, over nodes that obey at once; without Ray."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from raylog.actors.errors import NotLeader, TopicExists, UnknownTopicOrPartition
+from raylog.cluster.controller.shell import LONGEST_PAUSE_S, again_until_open
+from raylog.storage.errors import InvalidConfig, LogLocked, StorageError
+from raylog.storage.names import TopicPartition
+from tests.harness.control_nodes import PerfectNode
+from tests.harness.controller_shells import ShellPlay
+
+
+def broken(path: str) -> StorageError:
+    return StorageError(path, "EIO")
+
+
+@pytest.fixture
+def play() -> Iterator[ShellPlay]:
+    made = ShellPlay(PerfectNode("a", "dir-a"), PerfectNode("b", "dir-b"))
+    yield made
+    made.end()
+
+
+def test_a_topic_serves_when_its_creation_returns_and_is_gone_when_its_deletion_does(
+    play: ShellPlay,
+) -> None:
+    play.begin()
+    described = play.shell.commanding.create_topic("t", 4, {"retention.ms": 5})
+    assert {entry.node_id for entry in described.partitions} == {"ray-a", "ray-b"}
+    assert described.outdated == ()
+    lookups = play.shell.lookups
+    assert lookups.list_topics() == ["t"]
+    assert lookups.explain(TopicPartition("t", 3)) is None
+    assert lookups.nodes() == {"ray-a": None, "ray-b": None}
+    play.shell.commanding.delete_topic("t")
+    assert lookups.list_topics() == []
+    assert all(node.logs == {} for node in play.managers.nodes.values())
+
+
+def test_a_changed_config_is_obeyed_when_the_change_returns(play: ShellPlay) -> None:
+    play.begin()
+    commanding = play.shell.commanding
+    commanding.create_topic("t", 2, {})
+    described = commanding.alter_topic_config("t", {"retention.ms": -1}, [])
+    assert (described.config, described.outdated) == ({"retention.ms": -1}, ())
+    versions = {
+        version for node in play.managers.nodes.values() for _, version in node.serving.values()
+    }
+    assert versions == {1}
+
+
+def test_what_is_only_looked_at_is_not_done(play: ShellPlay) -> None:
+    play.begin()
+    commanding = play.shell.commanding
+    described = commanding.create_topic("new", 3, {"retention.ms": 5}, validate_only=True)
+    assert (described.topic_id, described.config) == ("", {"retention.ms": 5})
+    assert play.shell.lookups.list_topics() == []
+    commanding.create_topic("there", 1, {})
+    assert len(commanding.add_partitions("there", 3, validate_only=True).partitions) == 1
+    altered = commanding.alter_topic_config("there", {"retention.ms": 5}, [], validate_only=True)
+    assert altered.config == {"retention.ms": 5}
+    assert play.shell.lookups.describe_topic("there").config == {}
+    with pytest.raises(InvalidConfig):
+        commanding.alter_topic_config("there", {"retention.ms": "x"}, [], validate_only=True)
+    with pytest.raises(TopicExists):
+        commanding.create_topic("there", 1, {}, validate_only=True)
+
+
+def test_a_log_manager_that_hangs_keeps_nobody_else_waiting(play: ShellPlay) -> None:
+    play.begin()
+    play.managers.hangs("b")
+    commanding = play.shell.commanding
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(commanding.create_topic, "on-both", 2, {})
+        play.is_soon(lambda: play.shell.lookups.list_topics() == ["on-both"], "it is begun")
+        assert commanding.allocate_producer_id() >= 1 << 40
+        on_b = play.shell.lookups.describe_topic("on-both").partitions[1]
+        assert (on_b.node_id, on_b.problem) == (None, "it is being created")
+        assert not waiting.done()
+        play.managers.hanging["b"].set()
+        assert waiting.result().outdated == ()
+
+
+def test_a_log_dir_that_was_offline_is_used_again_when_it_was_read_back(play: ShellPlay) -> None:
+    play.begin()
+    commanding, lookups = play.shell.commanding, play.shell.lookups
+    commanding.create_topic("t", 1, {})
+    node = play.managers.nodes["a"]
+    node.fails("dir-a")
+    play.managers.reports("a")
+    play.is_soon(lambda: lookups.explain(TopicPartition("t", 0)) is not None, "it is noticed")
+    problem = lookups.describe_topic("t").partitions[0]
+    assert "EIO" in (problem.problem or "")
+    assert "raylog log-dirs online /dir-a" in (problem.todo or "")
+    assert commanding.log_dir_online("/dir-a") == "returning"
+    play.is_soon(lambda: node.dirs["dir-a"].is_read_back, "it is read back")
+
+
+def test_why_the_own_node_takes_no_part_is_raised_by_the_start(play: ShellPlay) -> None:
+    play.managers.errors["a"] = LogLocked("/dir-a")
+    with pytest.raises(LogLocked):
+        play.begin()
+
+
+def test_why_another_node_takes_no_part_is_told(play: ShellPlay) -> None:
+    play.managers.errors["b"] = LogLocked("/dir-b")
+    play.begin()
+    nodes = play.shell.lookups.nodes()
+    assert nodes["ray-a"] is None
+    assert "/dir-b" in (nodes["ray-b"] or "")
+
+
+def test_after_a_failed_fsync_all_are_told_and_the_controller_ends(play: ShellPlay) -> None:
+    play.begin()
+    with play.fs.failing(broken, "flush"), pytest.raises(StorageError):
+        play.shell.commanding.create_topic("t", 1, {})
+    play.is_soon(lambda: play.failures, "the shell is told")
+    assert "metadata" in play.shell.lookups.problems()
+    with pytest.raises(StorageError):
+        play.shell.commanding.allocate_producer_id()
+    assert len(play.failures) == 1, "it is told once"
+
+
+def test_the_next_controller_goes_on_where_the_one_before_ended(play: ShellPlay) -> None:
+    play.begin()
+    play.shell.commanding.create_topic("t", 2, {})
+    first = play.shell.commanding.allocate_producer_id()
+    play.end()
+    again = ShellPlay(*play.managers.nodes.values(), fs=play.fs)
+    again.begin()
+    assert again.shell.cluster_id == "cluster-1"
+    assert again.shell.lookups.describe_topic("t").outdated == ()
+    assert again.shell.commanding.allocate_producer_id() >> 40 > first >> 40
+    again.end()
+
+
+def test_who_waits_when_it_ends_is_told(play: ShellPlay) -> None:
+    play.begin()
+    play.managers.hangs("b")
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(play.shell.commanding.create_topic, "t", 2, {})
+        play.is_soon(lambda: play.shell.lookups.list_topics() == ["t"], "it is begun")
+        play.managers.hanging["b"].set()
+        play.shell.leave(NotLeader("the broker", "it is stopping"))
+        assert waiting.exception() is None or isinstance(waiting.exception(), NotLeader)
+    with pytest.raises(NotLeader, match="stopping"):
+        play.shell.commanding.delete_topic("t")
+
+
+def test_what_does_not_exist_is_refused_by_its_name(play: ShellPlay) -> None:
+    play.begin()
+    with pytest.raises(UnknownTopicOrPartition):
+        play.shell.lookups.describe_topic("t")
+    assert isinstance(play.shell.lookups.explain(TopicPartition("t", 0)), UnknownTopicOrPartition)
+
+
+# -- the metadata is opened again and again --------------------------------------------------------
+
+
+def test_the_metadata_is_tried_again_until_it_opens_and_each_new_reason_is_told() -> None:
+    errors = [LogLocked("/x"), LogLocked("/x"), StorageError("/x", "EIO")]
+    told: list[Exception] = []
+    pauses: list[float] = []
+
+    def open_once() -> None:
+        if errors:
+            raise errors.pop(0)
+
+    def wait(pause_s: float) -> bool:
+        pauses.append(pause_s)
+        return False
+
+    again_until_open(open_once, told.append, wait)
+    assert [type(error) for error in told] == [LogLocked, StorageError]
+    assert pauses == [0.5, 1.0, 2.0]
+
+
+def test_nobody_tries_to_open_the_metadata_of_a_controller_that_stops() -> None:
+    tries: list[float] = []
+
+    def open_once() -> None:
+        raise LogLocked("/x")
+
+    def wait(pause_s: float) -> bool:
+        tries.append(pause_s)
+        return len(tries) == 8
+
+    again_until_open(open_once, lambda _: None, wait)
+    assert len(tries) == 8
+    assert tries[-1] == LONGEST_PAUSE_S

@@ -1,0 +1,83 @@
+"""How a cluster's nodes are stopped. No Ray."""
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from raylog.actors.errors import NotLeader
+from raylog.actors.runtime.stubs import LogManagerStub
+from raylog.cluster.controller import stopping as module
+from raylog.cluster.controller.stopping import stop_nodes
+from raylog.cluster.running import parts_of
+from tests.harness.futures import Timeline
+
+
+@pytest.fixture
+def timeline(monkeypatch: pytest.MonkeyPatch) -> Timeline:
+    return Timeline(monkeypatch)
+
+
+class Actors:
+    """The named actors of a namespace; the LogManagers among them end as a test says."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.names: set[str] = set()
+        self.shutdowns: dict[str, Future[Any]] = {}  # node -> its LogManager's answer
+        self.stopped: list[str] = []
+        self.reported: list[str] = []
+        patch.setattr(module, "running_parts", lambda _: parts_of(self.names))
+        patch.setattr(module, "find_log_manager", self._find)
+        patch.setattr(module, "kill", lambda name, _: self.names.discard(name))
+        patch.setattr(module, "warn", lambda *_, node, **__: self.reported.append(node))
+
+    def _find(self, node: str, _: str) -> LogManagerStub | None:
+        if node not in self.shutdowns:
+            return None
+        return LogManagerStub(SimpleNamespace(shutdown=self._shutdown(node)), node)
+
+    def _shutdown(self, node: str) -> Any:
+        def remote() -> Any:
+            self.stopped.append(node)
+            return self.shutdowns[node]
+
+        return SimpleNamespace(remote=remote)
+
+    def has(self, node: str, end: "Future[Any]") -> None:
+        self.names.add(f"LogManager:{node}")
+        self.shutdowns[node] = end
+
+
+@pytest.fixture
+def actors(timeline: Timeline, monkeypatch: pytest.MonkeyPatch) -> Actors:
+    return Actors(monkeypatch)
+
+
+def test_all_log_managers_are_stopped_at_once_and_then_all_else_is_ended(
+    timeline: Timeline, actors: Actors
+) -> None:
+    actors.has("a", timeline.ends_at(300, True))
+    actors.has("b", timeline.ends_at(590, True))
+    actors.names |= {"Log:t-0", "Compaction:a", "Retention:b", "Controller", "somebody else's"}
+    assert stop_nodes("test")
+    assert actors.stopped == ["a", "b"]
+    assert actors.reported == []
+    assert actors.names == {"Controller", "somebody else's"}
+
+
+def test_of_a_stop_it_is_told_which_log_manager_did_not_end_in_order(
+    timeline: Timeline, actors: Actors
+) -> None:
+    actors.has("died", timeline.ends_at(1, NotLeader("LogManager:died", "it died")))
+    actors.has("fine", timeline.ends_at(2, True))
+    actors.has("hangs", Future())
+    actors.has("unclean", timeline.ends_at(3, False))
+    actors.names.add("LogManager:gone")
+    assert not stop_nodes("test")
+    assert sorted(actors.reported) == ["LogManager:died", "LogManager:hangs", "LogManager:unclean"]
+    assert actors.names == set()
+
+
+def test_where_nothing_runs_a_stop_is_in_order(actors: Actors) -> None:
+    assert stop_nodes("test")

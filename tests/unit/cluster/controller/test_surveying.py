@@ -1,0 +1,85 @@
+"""Looking for the metadata: everything is seen, and nothing is changed."""
+
+import pytest
+
+from raylog.cluster.controller.metadata_log import MetadataLog
+from raylog.cluster.controller.records import ControllerRecord, NodeRecord
+from raylog.cluster.controller.surveying import survey
+from raylog.storage.errors import StorageError
+from raylog.storage.state.properties import MetaProperties, random_id, write_meta
+from raylog.storage.testing.clock import ManualClock
+from raylog.storage.testing.memory import MemoryFileSystem
+
+LOG = "/disk/__cluster_metadata-0/00000000000000000000.log"
+
+
+@pytest.fixture
+def fs() -> MemoryFileSystem:
+    made = MemoryFileSystem()
+    made.make_dir("/disk")
+    return made
+
+
+def written(fs: MemoryFileSystem, *epochs: int) -> None:
+    log = MetadataLog(fs, ManualClock(), "/disk", new_cluster="cluster-1")
+    for epoch in epochs:
+        node = NodeRecord(key=f"n{epoch}", kafka_id=epoch, port=0)
+        log.append([ControllerRecord(epoch=epoch, node="a"), node])
+    log.close()
+
+
+def test_the_metadata_is_found_with_its_epoch_and_each_record_counts(fs: MemoryFileSystem) -> None:
+    written(fs, 1)
+    (before,) = survey(fs, "n", ["/disk"])
+    written(fs, 2)
+    (after,) = survey(fs, "n", ["/disk"])
+    assert before.copy is not None
+    assert after.copy is not None
+    assert (before.copy.end, after.copy.end) == (3, 5)
+    assert (after.copy.cluster_id, after.copy.controller_epoch) == ("cluster-1", 2)
+    assert after.copy.begins_with(before.copy)
+    assert not before.copy.begins_with(after.copy)
+
+
+def test_copies_with_other_records_do_not_begin_with_each_other(fs: MemoryFileSystem) -> None:
+    other = MemoryFileSystem()
+    other.make_dir("/disk")
+    written(fs, 1, 2)
+    written(other, 1, 3)
+    one, two = survey(fs, "n", ["/disk"])[0].copy, survey(other, "n", ["/disk"])[0].copy
+    assert one is not None
+    assert two is not None
+    assert not one.begins_with(two)
+    assert not two.begins_with(one)
+
+
+def test_a_torn_end_is_left_out_and_left_alone(fs: MemoryFileSystem) -> None:
+    written(fs, 1)
+    content = fs.read_file(LOG)
+    fs.write_file(LOG, content + content[:30])
+    (found,) = survey(fs, "n", ["/disk"])
+    assert found.copy is not None
+    assert found.copy.end == 3
+    assert fs.read_file(LOG) == content + content[:30]
+
+
+def test_a_log_dir_says_whose_it_is_and_why_it_cannot_be_read(fs: MemoryFileSystem) -> None:
+    fs.make_dir("/disk/a")
+    fs.make_dir("/disk/b")
+    write_meta(fs, "/disk/a", MetaProperties("cluster-1", 1, random_id()))
+    fs.write_file("/disk/b/meta.properties", b"nonsense")
+    member, damaged, missing = survey(fs, "n", ["/disk/a", "/disk/b", "/disk/c"])
+    assert (member.cluster_id, member.problem) == ("cluster-1", "")
+    assert "meta.properties" in damaged.problem
+    assert (missing.cluster_id, missing.has_metadata, missing.problem) == (None, False, "")
+    assert not fs.exists("/disk/c")
+
+
+def test_metadata_that_cannot_be_read_is_there_all_the_same(fs: MemoryFileSystem) -> None:
+    written(fs, 1)
+    write_meta(fs, "/disk", MetaProperties("cluster-1", 1, random_id()))
+    fs.fail_read_at(fs.reads + 1, lambda path: StorageError(path, "EIO"))  # behind meta.properties
+    (found,) = survey(fs, "n", ["/disk"])
+    assert found.has_metadata
+    assert found.copy is None
+    assert found.problem
