@@ -107,6 +107,8 @@ class Truth:
         record = self.desired.partitions.get(log)
         if self._was_restored and (record is None or record.directory != dir.directory_id):
             return  # a second folder of the log, of which older metadata does not know
+        if record is not None and record.state == "removing":
+            return  # all of it goes, and no alter waits for it
         expect(
             version >= self.answered.get(log.topic_id, 0),
             f"{log}: records removed under config version {version}, "
