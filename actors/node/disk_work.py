@@ -238,13 +238,22 @@ class DiskWork:
         return None
 
     def _write_epoch(self, work: WriteEpoch) -> dict[str, str]:
+        """Raises DiskFull or OutOfResources if one dir could not for that: its disk is fine."""
+        shortages: list[DiskFull | OutOfResources] = []
+
         def write(directory_id: str) -> None:
-            with self._judging():
-                dir = self._dirs.online(directory_id)
-                dir.checkpoints.write_epoch(work.controller_epoch)
+            try:
+                with self._judging():
+                    dir = self._dirs.online(directory_id)
+                    dir.checkpoints.write_epoch(work.controller_epoch)
+            except (DiskFull, OutOfResources) as error:
+                shortages.append(error)
 
         jobs = {directory_id: partial(write, directory_id) for directory_id in work.directory_ids}
-        return in_time(jobs, self._epoch_timeout_s)
+        problems = in_time(jobs, self._epoch_timeout_s)
+        if shortages and not problems:
+            raise shortages[0]
+        return problems
 
     def _doom(self, work: Doom) -> None:
         self._dirs.online(work.directory_id).doom(work.log)

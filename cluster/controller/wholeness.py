@@ -33,10 +33,11 @@ def check_whole(fs: FileSystem, folder: str) -> None:
             if row[BASE_OFFSET] < end_offset:
                 raise LogMissing(folder, _damage(name, int(row[POSITION])))
             end_offset = int(row[LAST_OFFSET]) + 1
-        is_last = base_offset == bases[-1]
-        if scan.end < len(content):
-            if not is_last or _has_batch_behind(fs, os.path.join(folder, name), base_offset, scan.end):
-                raise LogMissing(folder, _damage(name, scan.end))
+        if scan.end == len(content):
+            continue
+        path = os.path.join(folder, name)
+        if base_offset != bases[-1] or _has_batch_behind(fs, path, base_offset, scan.end):
+            raise LogMissing(folder, _damage(name, scan.end))
 
 
 def _has_batch_behind(fs: FileSystem, path: str, base_offset: int, position: int) -> bool:

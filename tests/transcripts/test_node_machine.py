@@ -254,8 +254,22 @@ def test_a_dir_that_cannot_write_the_epoch_fails_and_the_others_obey() -> None:
 def test_an_epoch_that_could_not_be_written_at_all_takes_every_dir_offline() -> None:
     node = Node("A", "B")
     node.orders(create())
-    node.failed("write epoch 1 to A B", HANGS)
+    node.failed("write epoch 1 to A B", BROKEN)
     assert [dir.state for dir in node.report.dirs] == ["offline", "offline"]
+
+
+@pytest.mark.parametrize("shortage", [DiskFull("/disk/A"), HANGS])
+def test_an_epoch_that_a_dir_has_no_room_for_waits_and_no_dir_goes_offline(
+    shortage: StorageError,
+) -> None:
+    node = Node("A", "B")
+    node.orders(create())
+    assert node.failed("write epoch 1 to A B", shortage) == []
+    assert [dir.state for dir in node.report.dirs] == ["online", "online"]
+    assert node.report.orders == -1
+    assert node.orders(create()) == [], "not at once"
+    assert node.later(1000) == ["write epoch 1 to A B"]
+    assert node.done("write epoch 1 to A B") == ["make orders-0 of old in A"]
 
 
 def test_each_life_writes_the_epoch_again_since_a_dir_may_have_missed_it() -> None:

@@ -397,6 +397,19 @@ def test_a_dir_that_cannot_take_an_epoch_is_named_and_the_others_have_it(disks: 
     assert list(write_epoch(disks, 8)) == [disks.id_of(A)]
 
 
+def test_a_dir_that_is_only_out_of_room_or_files_has_not_failed(disks: Disks) -> None:
+    shortages: list[tuple[type[StorageError], Callable[[str], StorageError]]] = [
+        (DiskFull, DiskFull),
+        (OutOfResources, lambda path: OutOfResources(path, "no descriptor is left")),
+    ]
+    for error, fault in shortages:
+        with disks.fs.failing(fault, under=A), pytest.raises(error):
+            write_epoch(disks, 7)
+    with disks.fs.failing(DiskFull, under=A):
+        disks.work.close_dir(disks.id_of(B))
+        assert list(write_epoch(disks, 7)) == [disks.id_of(B)], "a failure counts first"
+
+
 # -- CloseDir, ReadDir -----------------------------------------------------------------------------
 
 
