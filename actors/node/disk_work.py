@@ -28,6 +28,7 @@ from raylog.actors.events import event, warn
 from raylog.actors.messages import LogDirStatus, PartitionOffsets
 from raylog.actors.node.copier import Copier
 from raylog.actors.node.dirs import Found, NodeDirs, Unusable, in_time
+from raylog.actors.node.events import Folder
 from raylog.actors.node.instructions import (
     Adopt,
     Copy,
@@ -441,6 +442,14 @@ class DiskWork:
             return []
         with self._judging():
             return dir.lost_identities()
+
+    def identities_found(self, directory_id: str) -> list[Folder]:
+        """The folders that say again whose they are; it reads each that did not."""
+        dir = self._dirs.get(directory_id)
+        if dir is None:
+            return []
+        with self._judging():
+            return dir.identities_found()
 
     def remove_deleted(self, directory_id: str) -> None:
         """Remove the folders whose delay is over.

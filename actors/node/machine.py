@@ -38,6 +38,7 @@ from raylog.actors.node.events import (
     DirsRead,
     Event,
     Finished,
+    IdentityFound,
     IdentityLost,
     Measured,
     Ordered,
@@ -151,6 +152,8 @@ class NodeMachine:
                 self._events.actor_said(event.served)
             case IdentityLost():
                 self._events.identity_lost(event.partition, event.directory_id)
+            case IdentityFound():
+                self._events.identity_found(event.folder)
             case UpkeepSeen():
                 self._see_upkeep(event)
             case Measured():

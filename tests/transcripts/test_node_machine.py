@@ -15,6 +15,7 @@ from raylog.actors.node.events import (
     DirFailed,
     DirsRead,
     Finished,
+    IdentityFound,
     IdentityLost,
     Measured,
     Ordered,
@@ -359,6 +360,25 @@ def test_the_same_after_a_restart_of_the_log_manager() -> None:
     assert node.began[0] == "write the identity of orders-0 of old in A"
     assert node.logs == ["orders-0 of old in A: serving with config 1"]
     assert node.obeys(aside("A", None)) == []
+
+
+def test_a_folder_whose_identity_was_restored_is_opened() -> None:
+    node = Node("A", folders=[unnamed("A")])
+    assert node.obeys() == []
+    assert node.logs == ["orders-0 of None in A: found"]
+    for _ in range(2):
+        assert node.told(IdentityFound(folder=folder(ORDERS, "A"))) == []
+        assert node.logs == ["orders-0 of old in A: found"]
+    assert node.orders(serve()) == ["start orders-0 of old in A with config 1, first"]
+
+
+def test_a_folder_that_is_being_set_aside_is_not_opened_meanwhile() -> None:
+    node = Node("A", folders=[unnamed("A")])
+    assert node.obeys(aside("A", None)) == ["put orders-0 of None in A aside"]
+    assert node.told(IdentityFound(folder=folder(ORDERS, "A"))) == []
+    assert node.failed("put orders-0 of None in A aside", HANGS) == []
+    assert node.told(IdentityFound(folder=folder(ORDERS, "A"))) == []
+    assert node.logs == ["orders-0 of old in A: found"]
 
 
 def test_a_folder_that_is_not_served_and_does_not_say_whose_it_is_is_set_aside_by_order() -> None:

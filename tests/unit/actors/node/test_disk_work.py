@@ -347,6 +347,27 @@ def test_a_lost_identity_is_found_and_written_again(disks: Disks, damage: bytes 
     assert disks.work.lost_identities(disks.id_of(A)) == []
 
 
+@pytest.mark.parametrize("is_started_again", [False, True])
+def test_a_folder_whose_identity_was_restored_is_told(disks: Disks, is_started_again: bool) -> None:
+    disks.make()
+    path = f"{A}/{ORDERS}/{PARTITION_METADATA}"
+    good = disks.fs.read_file(path)
+    disks.fs.write_file(path, b"nonsense")
+    now = disks
+    if is_started_again:
+        now = disks.again()
+        now.open()
+    here = now.id_of(A)
+    now.work.lost_identities(here)
+    assert now.work.identities_found(here) == []
+    now.fs.write_file(path, good)
+    found = Folder(partition=ORDERS, topic_id=TOPIC, directory_id=here)
+    for _ in range(2):
+        assert now.work.identities_found(here) == [found]
+    now.doom()
+    assert now.work.identities_found(here) == []
+
+
 def test_a_folder_that_was_found_without_identity_gets_that_of_its_actor(disks: Disks) -> None:
     disks.make()
     disks.fs.remove(f"{A}/{ORDERS}/{PARTITION_METADATA}")
