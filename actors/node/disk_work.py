@@ -28,6 +28,7 @@ from raylog.actors.events import event, warn
 from raylog.actors.messages import LogDirStatus, PartitionOffsets
 from raylog.actors.node.copier import Copier
 from raylog.actors.node.dirs import Found, NodeDirs, Unusable, in_time
+from raylog.actors.node.events import Folder
 from raylog.actors.node.instructions import (
     Adopt,
     Copy,
@@ -238,13 +239,22 @@ class DiskWork:
         return None
 
     def _write_epoch(self, work: WriteEpoch) -> dict[str, str]:
+        """Raises DiskFull or OutOfResources if one dir could not for that: its disk is fine."""
+        shortages: list[DiskFull | OutOfResources] = []
+
         def write(directory_id: str) -> None:
-            with self._judging():
-                dir = self._dirs.online(directory_id)
-                dir.checkpoints.write_epoch(work.controller_epoch)
+            try:
+                with self._judging():
+                    dir = self._dirs.online(directory_id)
+                    dir.checkpoints.write_epoch(work.controller_epoch)
+            except (DiskFull, OutOfResources) as error:
+                shortages.append(error)
 
         jobs = {directory_id: partial(write, directory_id) for directory_id in work.directory_ids}
-        return in_time(jobs, self._epoch_timeout_s)
+        problems = in_time(jobs, self._epoch_timeout_s)
+        if shortages and not problems:
+            raise shortages[0]
+        return problems
 
     def _doom(self, work: Doom) -> None:
         self._dirs.online(work.directory_id).doom(work.log)
@@ -432,6 +442,14 @@ class DiskWork:
             return []
         with self._judging():
             return dir.lost_identities()
+
+    def identities_found(self, directory_id: str) -> list[Folder]:
+        """The folders that say again whose they are; it reads each that did not."""
+        dir = self._dirs.get(directory_id)
+        if dir is None:
+            return []
+        with self._judging():
+            return dir.identities_found()
 
     def remove_deleted(self, directory_id: str) -> None:
         """Remove the folders whose delay is over.

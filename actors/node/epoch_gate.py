@@ -34,6 +34,7 @@ class EpochGate:
         self._number = -1  # of the last orders that were obeyed of this epoch
         self._held: list[Orders] = []
         self.writing: int | None = None  # the epoch that is being written now
+        self._is_put_off = False  # until the next tick: a dir had no room, or the process no file
 
     def read(self, controller_epoch: int) -> None:
         """Dirs were read. Not all of them need to have the highest epoch: it is written again."""
@@ -65,7 +66,7 @@ class EpochGate:
 
     @property
     def must_write(self) -> bool:
-        return bool(self._held) and self.writing is None
+        return bool(self._held) and self.writing is None and not self._is_put_off
 
     def begin_write(self) -> int:
         """Returns the epoch that is to be written to every log dir that is online."""
@@ -84,6 +85,15 @@ class EpochGate:
         self.writing = None
         held, self._held = self._held, []
         return held
+
+    def put_off(self) -> None:
+        """The write has failed for a reason that passes: what is held waits on."""
+        assert self.writing is not None, "an epoch was not written that nobody began to write"
+        self.writing, self._is_put_off = None, True
+
+    def try_again(self) -> None:
+        """Time has passed."""
+        self._is_put_off = False
 
     def validate(self) -> None:
         assert self._obeyed <= self.seen, "orders were obeyed of an epoch that was never seen"

@@ -134,6 +134,13 @@ class IdentityLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityFound:
+    """The ``partition.metadata`` of a folder can be read again. It may be told often."""
+
+    folder: Folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepSeen:
     """The upkeep actors of this node that run now."""
 
@@ -165,6 +172,7 @@ Event = (
     | ActorGone
     | ActorSaid
     | IdentityLost
+    | IdentityFound
     | UpkeepSeen
     | Measured
     | Tick

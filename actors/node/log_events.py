@@ -151,6 +151,16 @@ class LogEvents:
                 self._places[directory_id].names[partition] = None
                 self._book.unnamed[partition, directory_id] = Unnamed()
 
+    def identity_found(self, folder: Folder) -> None:
+        """A folder that did not say whose it is says it now."""
+        key = (folder.partition, folder.directory_id)
+        unnamed = self._book.unnamed.get(key)
+        if unnamed is None or unnamed.is_doing or not self._places.is_online(folder.directory_id):
+            return
+        del self._book.unnamed[key]
+        del self._places[folder.directory_id].names[folder.partition]
+        self._add(folder)
+
     # -- what has ended ----------------------------------------------------------------------------
 
     def ended(self, work: Work, result: Served | None, error: RaylogError | None) -> None:

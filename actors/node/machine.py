@@ -38,6 +38,7 @@ from raylog.actors.node.events import (
     DirsRead,
     Event,
     Finished,
+    IdentityFound,
     IdentityLost,
     Measured,
     Ordered,
@@ -58,6 +59,7 @@ from raylog.actors.node.outbox import Outbox
 from raylog.actors.node.places import Places
 from raylog.actors.node.report_maker import ReportMaker, reports_of
 from raylog.actors.node.upkeep_schedule import UpkeepSchedule
+from raylog.storage.errors import DiskFull, OutOfResources
 from raylog.storage.names import TopicPartition
 
 
@@ -150,12 +152,15 @@ class NodeMachine:
                 self._events.actor_said(event.served)
             case IdentityLost():
                 self._events.identity_lost(event.partition, event.directory_id)
+            case IdentityFound():
+                self._events.identity_found(event.folder)
             case UpkeepSeen():
                 self._see_upkeep(event)
             case Measured():
                 self._places.measure(event.usable_bytes)
                 self._room = event.room
             case Tick():
+                self._gate.try_again()
                 self._book.try_again()
 
     def _start(self, event: Started, now_ms: int) -> None:
@@ -242,7 +247,14 @@ class NodeMachine:
         self._out.work(write)
 
     def _epoch_written(self, write: WriteEpoch, event: Finished) -> None:
-        """A dir that could not take the epoch must not be used under it."""
+        """A dir that could not take the epoch must not be used under it.
+
+        A full disk and a shortage of descriptors are no failure of the dir: the epoch waits.
+        """
+        if isinstance(event.error, DiskFull | OutOfResources):
+            self._out.note("not-done", work=write, why=event.error)
+            self._gate.put_off()
+            return
         problems = event.result if isinstance(event.result, Mapping) else {}
         for directory_id in write.directory_ids:
             if event.error is not None:

@@ -88,6 +88,8 @@ class OnlineDir:
         self._copies: list[CopyFolder] = []
         listing = log_dir.listing()
         self._names = {name: self._read_topic_id(self.folder(name)) for name in listing.partitions}
+        # Those whose folder did not say once whose it is.
+        self._unnamed = {name for name, topic_id in self._names.items() if topic_id is None}
         self._to_load = set(self._names)
         self._loaded = 0
         self._clean = set(self._names) if log_dir.was_clean else set()
@@ -308,7 +310,31 @@ class OnlineDir:
         for partition in named:
             if self._is_identity_lost(self.folder(partition)):
                 lost.append(partition)
+        with self._memory:
+            self._unnamed |= set(lost)
         return lost
+
+    def identities_found(self) -> list[Folder]:
+        """The folders that did not say whose they are, and do so now: the file was restored.
+
+        Each is told again and again, since nobody can say who has heard of it.
+        """
+        with self._memory:
+            self._unnamed &= self._names.keys()
+            unnamed = sorted(self._unnamed)
+        found: list[Folder] = []
+        for partition in unnamed:
+            if self._is_identity_lost(self.folder(partition)):
+                continue
+            topic_id = self._read_topic_id(self.folder(partition))
+            with self._memory:
+                if topic_id is None or partition not in self._names:
+                    continue
+                self._names[partition] = topic_id
+            found.append(
+                Folder(partition=partition, topic_id=topic_id, directory_id=self.directory_id)
+            )
+        return found
 
     def _is_identity_lost(self, folder: str) -> bool:
         try:

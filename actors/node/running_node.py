@@ -28,7 +28,15 @@ from raylog.actors.node.controller_link import ControllerLink, ControllerPort
 from raylog.actors.node.dir_statuses import DirStatuses
 from raylog.actors.node.disk_hands import DiskHands
 from raylog.actors.node.disk_work import DiskWork
-from raylog.actors.node.events import DirFailed, IdentityLost, Measured, Ordered, Started, Tick
+from raylog.actors.node.events import (
+    DirFailed,
+    IdentityFound,
+    IdentityLost,
+    Measured,
+    Ordered,
+    Started,
+    Tick,
+)
 from raylog.actors.node.instructions import (
     CloseDir,
     Configure,
@@ -255,6 +263,8 @@ class RunningNode:
     def _look_at_identities_of(self, directory_id: str) -> None:
         for partition in self._disk.lost_identities(directory_id):
             self._shell.tell(IdentityLost(partition=partition, directory_id=directory_id))
+        for folder in self._disk.identities_found(directory_id):
+            self._shell.tell(IdentityFound(folder=folder))
 
     def _remove_deleted(self) -> None:
         self._each_dir.run("remove-deleted", self._disk.remove_deleted)

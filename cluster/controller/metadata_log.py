@@ -13,6 +13,7 @@ from typing import Any
 from raylog.actors.partition.locking import lock_patiently
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.records import ClusterRecord, Record, decode, encode
+from raylog.cluster.controller.wholeness import check_whole
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
@@ -43,8 +44,9 @@ class MetadataLog:
     ) -> None:
         """Open the log in ``log_dir``. ``new_cluster``: the id of the cluster that begins there.
 
-        Without it the log must exist: LogMissing. Raises also LogLocked, InvalidLogDir,
-        CorruptRecord where a newer raylog wrote it, and StorageError.
+        Without it the log must exist, and none of its records may be damaged: LogMissing. Raises
+        also LogLocked, InvalidLogDir, CorruptRecord where a newer raylog wrote it, and
+        StorageError.
         """
         self._fs, self._clock = fs, clock
         self.folder = os.path.join(log_dir, str(METADATA_PARTITION))
@@ -55,6 +57,7 @@ class MetadataLog:
             create_log(fs, self.folder, random_id())
         self._lock = lock_patiently(lambda: fs.lock(self.folder))
         try:
+            check_whole(fs, self.folder)
             # Every append is flushed, so all of it is read back from the disk at each start and
             # checked: it is small. What a failed fsync has left in the page cache does not count.
             self._log = open_log(

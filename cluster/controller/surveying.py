@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from raylog.cluster.controller.copies import DIGEST_BYTES, Copy, SurveyedDir
 from raylog.cluster.controller.records import ClusterRecord, ControllerRecord, decode
+from raylog.cluster.controller.wholeness import check_whole
 from raylog.storage.errors import RaylogError
 from raylog.storage.files import FileSystem
 from raylog.storage.log_dir import METADATA_PARTITION
@@ -48,7 +49,11 @@ def _survey_dir(fs: FileSystem, node_id: str, path: str) -> SurveyedDir:
 
 
 def _read(fs: FileSystem, folder: str) -> Copy:
-    """The metadata in a folder. Raises CorruptRecord where a newer raylog wrote it."""
+    """The metadata in a folder.
+
+    Raises LogMissing as ``check_whole`` does, and CorruptRecord where a newer raylog wrote it.
+    """
+    check_whole(fs, folder)
     digests = bytearray()
     cluster_id = ""
     epoch = 0

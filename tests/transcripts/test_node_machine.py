@@ -15,6 +15,7 @@ from raylog.actors.node.events import (
     DirFailed,
     DirsRead,
     Finished,
+    IdentityFound,
     IdentityLost,
     Measured,
     Ordered,
@@ -254,8 +255,22 @@ def test_a_dir_that_cannot_write_the_epoch_fails_and_the_others_obey() -> None:
 def test_an_epoch_that_could_not_be_written_at_all_takes_every_dir_offline() -> None:
     node = Node("A", "B")
     node.orders(create())
-    node.failed("write epoch 1 to A B", HANGS)
+    node.failed("write epoch 1 to A B", BROKEN)
     assert [dir.state for dir in node.report.dirs] == ["offline", "offline"]
+
+
+@pytest.mark.parametrize("shortage", [DiskFull("/disk/A"), HANGS])
+def test_an_epoch_that_a_dir_has_no_room_for_waits_and_no_dir_goes_offline(
+    shortage: StorageError,
+) -> None:
+    node = Node("A", "B")
+    node.orders(create())
+    assert node.failed("write epoch 1 to A B", shortage) == []
+    assert [dir.state for dir in node.report.dirs] == ["online", "online"]
+    assert node.report.orders == -1
+    assert node.orders(create()) == [], "not at once"
+    assert node.later(1000) == ["write epoch 1 to A B"]
+    assert node.done("write epoch 1 to A B") == ["make orders-0 of old in A"]
 
 
 def test_each_life_writes_the_epoch_again_since_a_dir_may_have_missed_it() -> None:
@@ -345,6 +360,25 @@ def test_the_same_after_a_restart_of_the_log_manager() -> None:
     assert node.began[0] == "write the identity of orders-0 of old in A"
     assert node.logs == ["orders-0 of old in A: serving with config 1"]
     assert node.obeys(aside("A", None)) == []
+
+
+def test_a_folder_whose_identity_was_restored_is_opened() -> None:
+    node = Node("A", folders=[unnamed("A")])
+    assert node.obeys() == []
+    assert node.logs == ["orders-0 of None in A: found"]
+    for _ in range(2):
+        assert node.told(IdentityFound(folder=folder(ORDERS, "A"))) == []
+        assert node.logs == ["orders-0 of old in A: found"]
+    assert node.orders(serve()) == ["start orders-0 of old in A with config 1, first"]
+
+
+def test_a_folder_that_is_being_set_aside_is_not_opened_meanwhile() -> None:
+    node = Node("A", folders=[unnamed("A")])
+    assert node.obeys(aside("A", None)) == ["put orders-0 of None in A aside"]
+    assert node.told(IdentityFound(folder=folder(ORDERS, "A"))) == []
+    assert node.failed("put orders-0 of None in A aside", HANGS) == []
+    assert node.told(IdentityFound(folder=folder(ORDERS, "A"))) == []
+    assert node.logs == ["orders-0 of old in A: found"]
 
 
 def test_a_folder_that_is_not_served_and_does_not_say_whose_it_is_is_set_aside_by_order() -> None:

@@ -347,6 +347,27 @@ def test_a_lost_identity_is_found_and_written_again(disks: Disks, damage: bytes 
     assert disks.work.lost_identities(disks.id_of(A)) == []
 
 
+@pytest.mark.parametrize("is_started_again", [False, True])
+def test_a_folder_whose_identity_was_restored_is_told(disks: Disks, is_started_again: bool) -> None:
+    disks.make()
+    path = f"{A}/{ORDERS}/{PARTITION_METADATA}"
+    good = disks.fs.read_file(path)
+    disks.fs.write_file(path, b"nonsense")
+    now = disks
+    if is_started_again:
+        now = disks.again()
+        now.open()
+    here = now.id_of(A)
+    now.work.lost_identities(here)
+    assert now.work.identities_found(here) == []
+    now.fs.write_file(path, good)
+    found = Folder(partition=ORDERS, topic_id=TOPIC, directory_id=here)
+    for _ in range(2):
+        assert now.work.identities_found(here) == [found]
+    now.doom()
+    assert now.work.identities_found(here) == []
+
+
 def test_a_folder_that_was_found_without_identity_gets_that_of_its_actor(disks: Disks) -> None:
     disks.make()
     disks.fs.remove(f"{A}/{ORDERS}/{PARTITION_METADATA}")
@@ -395,6 +416,19 @@ def test_a_dir_that_cannot_take_an_epoch_is_named_and_the_others_have_it(disks: 
     assert disks.again().open([B]).controller_epoch == 7
     disks.work.close_dir(disks.id_of(A))
     assert list(write_epoch(disks, 8)) == [disks.id_of(A)]
+
+
+def test_a_dir_that_is_only_out_of_room_or_files_has_not_failed(disks: Disks) -> None:
+    shortages: list[tuple[type[StorageError], Callable[[str], StorageError]]] = [
+        (DiskFull, DiskFull),
+        (OutOfResources, lambda path: OutOfResources(path, "no descriptor is left")),
+    ]
+    for error, fault in shortages:
+        with disks.fs.failing(fault, under=A), pytest.raises(error):
+            write_epoch(disks, 7)
+    with disks.fs.failing(DiskFull, under=A):
+        disks.work.close_dir(disks.id_of(B))
+        assert list(write_epoch(disks, 7)) == [disks.id_of(B)], "a failure counts first"
 
 
 # -- CloseDir, ReadDir -----------------------------------------------------------------------------

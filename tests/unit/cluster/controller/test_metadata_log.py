@@ -17,7 +17,7 @@ from raylog.storage.config import LogConfig
 from raylog.storage.errors import DiskFull, LogLocked, LogMissing, StorageError, UndoFailed
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log_dir import METADATA_PARTITION
-from raylog.storage.names import TopicPartition
+from raylog.storage.names import LOG_SUFFIX, TopicPartition, segment_file
 from raylog.storage.records.encode import encode_records
 from raylog.storage.state.properties import MetaProperties, random_id, write_meta
 from raylog.storage.testing.clock import ManualClock
@@ -107,6 +107,48 @@ def written(fs: MemoryFileSystem, *values: bytes) -> None:
         rows: list[Any] = [(0, None, value, ())]
         log.append(encode_records(rows))
     log.close()
+
+
+SEGMENT = f"{FOLDER}/{segment_file(0, LOG_SUFFIX)}"
+
+
+def test_a_record_that_is_damaged_in_the_middle_is_not_taken_for_the_end(
+    fs: MemoryFileSystem,
+) -> None:
+    log = opened(fs)
+    log.append([TOPIC])
+    damaged_at = len(fs.read_file(SEGMENT)) - 1
+    log.append([PARTITION])
+    log.close()
+    content = bytearray(fs.read_file(SEGMENT))
+    content[damaged_at] ^= 1
+    fs.write_file(SEGMENT, content)
+    with pytest.raises(LogMissing, match="is damaged at byte"):
+        MetadataLog(fs, ManualClock(), "/disk/log")
+    assert fs.read_file(SEGMENT) == content, "nothing is cut off"
+    content[damaged_at] ^= 1
+    fs.write_file(SEGMENT, content)
+    assert PARTITION.log in MetadataLog(fs, ManualClock(), "/disk/log").desired.partitions
+
+
+def test_an_append_that_a_crash_cut_off_is_the_end(fs: MemoryFileSystem) -> None:
+    log = opened(fs)
+    log.append([TOPIC])
+    whole = fs.read_file(SEGMENT)
+    log.append([PARTITION])
+    log.close()
+    for size_bytes in range(len(whole), len(fs.read_file(SEGMENT))):
+        disk = fs.crash()
+        disk.write_file(SEGMENT, fs.read_file(SEGMENT)[:size_bytes])
+        desired = MetadataLog(disk, ManualClock(), "/disk/log").desired
+        assert (list(desired.topics), list(desired.partitions)) == (["id"], []), size_bytes
+
+
+def test_metadata_without_its_first_records_is_refused(fs: MemoryFileSystem) -> None:
+    opened(fs).close()
+    fs.rename(SEGMENT, f"{FOLDER}/{segment_file(1, LOG_SUFFIX)}")
+    with pytest.raises(LogMissing, match="offset 0"):
+        MetadataLog(fs, ManualClock(), "/disk/log")
 
 
 def test_after_a_failed_fsync_nothing_is_retried_until_the_log_is_read_back(

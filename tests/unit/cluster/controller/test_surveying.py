@@ -63,6 +63,17 @@ def test_a_torn_end_is_left_out_and_left_alone(fs: MemoryFileSystem) -> None:
     assert fs.read_file(LOG) == content + content[:30]
 
 
+def test_metadata_with_good_records_behind_damage_is_no_shorter_copy(fs: MemoryFileSystem) -> None:
+    written(fs, 1, 2)
+    content = bytearray(fs.read_file(LOG))
+    content[len(content) // 2] ^= 1
+    fs.write_file(LOG, content)
+    (found,) = survey(fs, "n", ["/disk"])
+    assert found.has_metadata
+    assert found.copy is None
+    assert "is damaged at byte" in found.problem
+
+
 def test_a_log_dir_says_whose_it_is_and_why_it_cannot_be_read(fs: MemoryFileSystem) -> None:
     fs.make_dir("/disk/a")
     fs.make_dir("/disk/b")

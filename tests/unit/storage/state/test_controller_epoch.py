@@ -2,7 +2,7 @@
 
 import pytest
 
-from raylog.storage.errors import CorruptCheckpoint
+from raylog.storage.errors import CorruptCheckpoint, DiskFull, StorageError
 from raylog.storage.log_dir import LogDir
 from raylog.storage.state.controller_epoch import (
     CONTROLLER_EPOCH,
@@ -64,6 +64,58 @@ def test_every_byte_that_changes_and_every_cut_is_noticed(fs: MemoryFileSystem) 
         fs.write_file(PATH, content)
         with pytest.raises(CorruptCheckpoint, match=PATH):
             read_controller_epoch(fs, "/logs")
+
+
+def full(path: str) -> StorageError:
+    return DiskFull(path)
+
+
+@pytest.fixture
+def appended(fs: MemoryFileSystem) -> MemoryFileSystem:
+    """A log dir whose disk was full when it was to write its second and third epoch."""
+    write_controller_epoch(fs, "/logs", 17)
+    fs.sync_dir("/")
+    with fs.failing(full, "append", f"{PATH}.tmp"):
+        for epoch in (18, 123):
+            write_controller_epoch(fs, "/logs", epoch)
+    return fs
+
+
+def test_on_a_full_disk_an_epoch_is_appended_to_the_file(appended: MemoryFileSystem) -> None:
+    assert appended.list_dir("/logs") == ["controller-epoch"]
+    assert appended.read_file(PATH).startswith(b"0\n17 46a4d07c\n18 ")
+    assert read_controller_epoch(appended.crash("flushed", names="flushed"), "/logs") == 123
+    write_controller_epoch(appended, "/logs", 124)
+    assert appended.read_file(PATH).count(b"\n") == 2, "there is room again"
+
+
+def test_an_epoch_that_a_crash_cut_off_was_obeyed_by_nobody(appended: MemoryFileSystem) -> None:
+    whole = appended.read_file(PATH)
+    second = whole.rindex(b"\n", 0, -1) + 1
+    for size in range(second, len(whole)):
+        appended.write_file(PATH, whole[:size])
+        assert read_controller_epoch(appended, "/logs") == 18, size
+        with appended.failing(full, "append", f"{PATH}.tmp"):
+            write_controller_epoch(appended, "/logs", 19)
+        assert read_controller_epoch(appended, "/logs") == 19, size
+
+
+def test_every_byte_that_changes_in_a_file_of_several_lines_is_noticed(
+    appended: MemoryFileSystem,
+) -> None:
+    whole = appended.read_file(PATH)
+    for at in range(len(whole)):
+        for bit in range(8):
+            content = whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :]
+            appended.write_file(PATH, content)
+            with pytest.raises(CorruptCheckpoint, match=PATH):
+                read_controller_epoch(appended, "/logs")
+
+
+def test_where_there_is_no_file_yet_a_full_disk_takes_no_epoch(fs: MemoryFileSystem) -> None:
+    with fs.failing(full, "append"), pytest.raises(DiskFull):
+        write_controller_epoch(fs, "/logs", 1)
+    assert read_controller_epoch(fs, "/logs") == -1
 
 
 def test_a_log_dir_never_lowers_it(fs: MemoryFileSystem) -> None:
