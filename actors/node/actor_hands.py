@@ -3,8 +3,8 @@
 =====================  ==========================================
 instruction            threads
 =====================  ==========================================
-StartLog               STARTS_AT_ONCE; an opening may take hours
-Configure, EndLog      ASKS_AT_ONCE
+StartLog               STARTS_AT_ONCE of the log dir; an opening may take hours
+Configure, EndLog      ASKS_AT_ONCE of the log dir; a log flushes what it has
 KillActor              KILLS_AT_ONCE
 =====================  ==========================================
 
@@ -25,7 +25,7 @@ from raylog.actors.node.instructions import Configure, EndLog, KillActor, StartL
 from raylog.actors.node.log_actors import LogActors, served_of
 from raylog.actors.node.log_start import Effort, Ending, LogDisk, LogStart, NodeFacts
 from raylog.actors.node.timer import Timer
-from raylog.actors.node.workers import Workers, work_failed
+from raylog.actors.node.workers import Pools, Workers, work_failed
 from raylog.actors.node_messages import LogOrder, LogSays
 from raylog.storage.errors import (
     CorruptCheckpoint,
@@ -84,8 +84,9 @@ class ActorHands:
         self._homes: dict[LogId, str] = {}  # directory ids of what is served
         # Logs that were served, or may have been, and so are not as an orderly stop left them.
         self._touched: set[LogId] = set()
-        self._starts = Workers("start-log", STARTS_AT_ONCE)
-        self._asks = Workers("ask-log", ASKS_AT_ONCE)
+        # By directory id: the logs of a disk that hangs must not hold up those of another.
+        self._starts = Pools(STARTS_AT_ONCE)
+        self._asks = Pools(ASKS_AT_ONCE)
         self._kills = Workers("kill-log", KILLS_AT_ONCE)
 
     def adopt(self, served: Iterable[Served]) -> None:
@@ -111,8 +112,12 @@ class ActorHands:
         effort = Effort(token=work.token, partition=work.log.partition)
         with self._lock:
             self._efforts[work.token] = effort
-        workers = self._starts if isinstance(work, StartLog) else self._asks
-        workers.run(partial(self._try, work, effort))
+            home = self._homes.get(work.log)
+        job = partial(self._try, work, effort)
+        if isinstance(work, StartLog):
+            self._starts.run(("start", work.directory_id), job)
+        else:
+            self._asks.run(("ask", home), job)
 
     def stop(self) -> set[TopicPartition]:
         """Cancel what is under way; returns the partitions of which actors may be starting."""

@@ -209,7 +209,11 @@ class RunningNode:
         dir cannot be used where none can; NotLeader or RequestTimedOut where Ray does not answer.
         Nothing has begun then, and no dir is locked.
         """
-        found = self._disk.open(log_dirs)
+        try:
+            found = self._disk.open(log_dirs)
+        except BaseException:
+            self._link.stop()
+            raise
         try:
             first = started(
                 found,

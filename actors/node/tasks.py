@@ -72,7 +72,11 @@ class EachDir:
             if future is not None and not future.done():
                 return future
             future = self._running[key] = Future()
-        self._pools.run(key, partial(self._do, future, name, directory_id, job))
+        try:
+            self._pools.run(key, partial(self._do, future, name, directory_id, job))
+        except RuntimeError:  # no thread for it: the next round tries again
+            future.set_result(None)
+            raise
         return future
 
     def _do(self, future: "Future[None]", name: str, directory_id: str, job: DirJob) -> None:

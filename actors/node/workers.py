@@ -45,6 +45,7 @@ class Workers:
             with self._lock:
                 self._running -= 1
                 if not self._running:
+                    self._waiting.remove(job)  # whoever gave it hears the error, and it alone
                     raise
 
     def _work(self) -> None:

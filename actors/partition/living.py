@@ -326,6 +326,8 @@ class LivingLog:
                 return Learned(order)
         except RaylogError as error:
             return NotLearned(str(error.problem))
+        except Exception as error:  # whatever Ray raises: it is asked again
+            return NotLearned(f"its LogManager cannot be asked ({error})")
         return NotLearned("its LogManager has only an order of an older Controller")
 
     def _check_place(self) -> None:

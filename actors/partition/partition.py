@@ -42,6 +42,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -513,7 +514,7 @@ class Partition:
     def check_online(self) -> None:
         """Raise why the partition is offline, if it is."""
         if self._offline is not None:
-            raise self._offline
+            raise copy(self._offline)  # raised itself, it would keep the frames of every call
 
     def _go_offline(self, error: StorageError) -> None:
         self._offline = error

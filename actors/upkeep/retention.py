@@ -7,6 +7,7 @@ the CompactionActor's (``compactor.py``): their retention must not meet a round 
 """
 
 import logging
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -77,6 +78,7 @@ class Retention:
 
     def __init__(self, node: Node, node_id: str, clock: Clock) -> None:
         self._node, self._clock = node, clock
+        self._lock = threading.Lock()  # of all below: ``status`` is asked while a round runs
         self._tally = RetentionTally(node_id)
         self._logs = RememberedLogs()
         self._last_round_ms: int | None = None
@@ -84,10 +86,13 @@ class Retention:
     def round(self, order: UpkeepOrder) -> None:
         """Ask every log of the order once."""
         logs = [ordered for ordered in order.logs if not ordered.config.is_compacted]
-        self._tally.keep(self._logs.update(logs, order.others))
+        with self._lock:
+            self._tally.keep(self._logs.update(logs, order.others))
         partitions = [ordered.log.partition for ordered in logs]
         for partition, answer in self._node.delete_old_segments(partitions).items():
-            if self._tally.add(partition, answer, self._clock.now_ms()):
+            with self._lock:
+                is_news = self._tally.add(partition, answer, self._clock.now_ms())
+            if is_news:
                 warn(logger, "retention-failed", partition=partition, why=answer)
             elif isinstance(answer, RemovedSegments) and answer.segments:
                 event(logger, "segments-removed", partition=partition, **answer._asdict())
@@ -95,11 +100,13 @@ class Retention:
 
     def numbers(self) -> dict[str, float]:
         """The metrics of a node's retention."""
-        numbers = self._tally.numbers()
+        with self._lock:
+            numbers = self._tally.numbers()
         if self._last_round_ms is not None:
             numbers["raylog_retention_last_round_seconds"] = self._last_round_ms / 1000
         return numbers
 
     def status(self) -> list[RetentionStatus]:
         """What was done so far."""
-        return self._tally.statuses()
+        with self._lock:
+            return self._tally.statuses()

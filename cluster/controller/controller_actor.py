@@ -19,6 +19,7 @@ import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import ray
@@ -144,7 +145,10 @@ class ControllerImpl:
         warn(logger, "controller-ends", why=error)
         timer = threading.Timer(LINGER_S, self._end_process)
         timer.daemon = True
-        timer.start()
+        try:
+            timer.start()
+        except RuntimeError:  # no more threads
+            self._end_process()
 
     def _end_process(self) -> None:
         """Ray starts the actor again, and the locks go with the process."""
@@ -176,7 +180,7 @@ class ControllerImpl:
     def _running(self) -> RunningController:
         with self._lock:
             if self._controller is None:
-                raise self._why_not
+                raise copy(self._why_not)  # itself, it would keep the frames of every call
             return self._controller
 
     # -- from LogManagers --------------------------------------------------------------------------

@@ -106,21 +106,27 @@ class ControllerLoop:
     def _run(self) -> None:
         next_tick_ms = self._clock.now_ms()
         while True:
-            wait_s = max(next_tick_ms - self._clock.now_ms(), 0) / 1000
-            try:
-                event = self._inbox.get(timeout=wait_s)
-            except queue.Empty:
-                event = Tick()
+            event = self._next(next_tick_ms)
             if event is None:
                 return
-            if isinstance(event, Tick):
-                next_tick_ms = self._clock.now_ms() + round(TICK_S * 1000)
             try:
                 self.handle(event)
             except Exception as error:
                 warn(logger, "controller-failed", trace=True, why=error)
                 self._fail(error)
                 return
+            if isinstance(event, Tick):  # after it: however long it took, events come in between
+                next_tick_ms = self._clock.now_ms() + round(TICK_S * 1000)
+
+    def _next(self, next_tick_ms: int) -> Event | None:
+        """The next event; a tick that is due comes first, however full the inbox is."""
+        wait_s = (next_tick_ms - self._clock.now_ms()) / 1000
+        if wait_s <= 0:
+            return Tick()
+        try:
+            return self._inbox.get(timeout=wait_s)
+        except queue.Empty:
+            return Tick()
 
     def handle(self, event: Event) -> None:
         """Let the machine handle one event, and have its instructions carried out.

@@ -50,7 +50,7 @@ class _Line:
         self.starts = 0  # how often starting it has ended, well or not
         self._managers, self._put = managers, put
         self._changed = threading.Condition()
-        self._is_start_wanted = self._is_stopped = False
+        self._is_start_wanted = self._is_stopped = self._is_end = False
         self._orders: Orders | None = None
         self._thread = threading.Thread(target=self._run, name=f"line-{node}", daemon=True)
         self._thread.start()
@@ -65,9 +65,10 @@ class _Line:
             self._orders = orders
             self._changed.notify_all()
 
-    def stop(self) -> None:
+    def stop(self, *, is_end: bool) -> None:
+        """``is_end``: of the broker, and not only of this line."""
         with self._changed:
-            self._is_stopped = True
+            self._is_stopped, self._is_end = True, is_end
             self._changed.notify_all()
 
     def join(self, timeout_s: float) -> None:
@@ -101,8 +102,8 @@ class _Line:
         finally:
             self.starts += 1
             with self._changed:
-                is_stopped = self._is_stopped
-            if is_stopped:  # it was created behind the back of who ended all the others
+                is_end = self._is_end
+            if is_end:  # it was created behind the back of who ended all the others
                 self._managers.kill(self.node)
 
     def _failed(self, error: Exception) -> None:
@@ -157,7 +158,7 @@ class Managers:
             for line in gone:
                 del self._lines[line.node]
         for line in gone:
-            line.stop()
+            line.stop(is_end=False)  # who is back by then has another line, and is left alone
 
     def stop(self, timeout_s: float) -> None:
         """Say nothing any more. A LogManager that is being created now is killed when it is there.
@@ -168,7 +169,7 @@ class Managers:
             self._is_stopped = True
             lines = list(self._lines.values())
         for line in lines:
-            line.stop()
+            line.stop(is_end=True)
         for line in lines:
             line.join(timeout_s / len(lines))
 

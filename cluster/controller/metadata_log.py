@@ -8,6 +8,7 @@ it once, when the log is opened.
 
 import os
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any
 
 from raylog.actors.partition.locking import lock_patiently
@@ -93,7 +94,7 @@ class MetadataLog:
         nobody knows what is on the disk: every later call raises that error again.
         """
         if self._failed is not None:
-            raise self._failed
+            raise copy(self._failed)
         now_ms = self._clock.now_ms()
         rows: Sequence[Any] = [(now_ms, None, encode(record), ()) for record in records]
         end = self._log.log_end_offset

@@ -4,6 +4,7 @@ import itertools
 import threading
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from copy import copy
 from typing import NamedTuple
 
 from raylog.actors.errors import RequestTimedOut
@@ -32,7 +33,7 @@ class Requests:
         future: Future[Answered] = Future()
         with self._lock:
             if self._why_closed is not None:
-                raise self._why_closed
+                raise copy(self._why_closed)
             number = next(self._numbers)
             self._waiting[number] = future
         return Request(number, future)
@@ -66,4 +67,4 @@ class Requests:
             waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             with suppress(InvalidStateError):
-                future.set_exception(why)
+                future.set_exception(copy(why))

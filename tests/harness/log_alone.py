@@ -87,7 +87,7 @@ class FakeManager:
     """A LogManager as its LogActor sees it."""
 
     def __init__(self) -> None:
-        self.answer: LogOrder | RaylogError = NotLeader("LogManager:n1", "it hangs")
+        self.answer: LogOrder | Exception = NotLeader("LogManager:n1", "it hangs")
         self.rights: list[Confirmed | None] = []
         self.asked = 0
         self.hears = True

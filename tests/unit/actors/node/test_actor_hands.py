@@ -3,8 +3,9 @@
 import threading
 from queue import SimpleQueue
 
+from raylog.actors.control import LogId
 from raylog.actors.errors import NotLeader, WorkFailed
-from raylog.actors.node.actor_hands import ActorHands
+from raylog.actors.node.actor_hands import STARTS_AT_ONCE, ActorHands
 from raylog.actors.node.events import Event, Finished, Served
 from raylog.actors.node.instructions import Configure, EndLog, KillActor, StartLog
 from raylog.actors.node.log_actors import served_of
@@ -12,6 +13,7 @@ from raylog.actors.node.log_start import NodeFacts
 from raylog.actors.partition.spec import LogSpec
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptCheckpoint, LogMissing
+from raylog.storage.names import TopicPartition
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.waiting import wait_for
 from tests.harness.log_actors import (
@@ -20,6 +22,7 @@ from tests.harness.log_actors import (
     ORDERS,
     OTHERS,
     A,
+    B,
     FakeDisk,
     FakeLog,
     FakeLogActors,
@@ -56,12 +59,12 @@ class Hands:
         assert isinstance(event, Finished)
         return event
 
-    def start(self, token: int = 1) -> None:
+    def start(self, token: int = 1, log: LogId = ORDERS, directory_id: str = A) -> None:
         self.hands.carry_out(
             StartLog(
                 token=token,
-                log=ORDERS,
-                directory_id=A,
+                log=log,
+                directory_id=directory_id,
                 config=LogConfig(),
                 config_version=0,
                 is_clean=False,
@@ -215,3 +218,28 @@ def test_a_kill_waits_until_an_actor_is_started_and_ends_that() -> None:
     tokens = {node.finished().token, node.finished().token}
     assert tokens == {1, 2}
     assert actors.living == {}
+
+
+class HangingStarts(FakeLogActors):
+    """Whose actors of the topic ``hangs`` do not start before the gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+
+    def start(self, spec: LogSpec) -> None:
+        if spec.partition.topic == "hangs":
+            assert self.gate.wait(10)
+        super().start(spec)
+
+
+def test_the_logs_of_a_disk_that_hangs_do_not_hold_up_those_of_another() -> None:
+    actors = HangingStarts()
+    node = Hands(actors)
+    for number in range(STARTS_AT_ONCE + 1):
+        log = LogId(partition=TopicPartition("hangs", number), topic_id="id-hangs")
+        node.start(token=number, log=log)
+    node.start(token=1000, directory_id=B)
+    assert node.finished().token == 1000
+    actors.gate.set()
+    assert {node.finished().token for _ in range(STARTS_AT_ONCE + 1)} == {*range(65)}

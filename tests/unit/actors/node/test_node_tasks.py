@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from raylog.actors.control import DirReport
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.node.dir_statuses import DirStatuses
@@ -113,3 +115,19 @@ def test_a_dir_that_hangs_is_told_as_it_was_measured_last() -> None:
     wait_for(lambda: [dir.partitions for dir in statuses.fresh()] == [1, 1, 0])
     disk.partitions = 2
     wait_for(lambda: [dir.partitions for dir in statuses.fresh()] == [2, 2, 0])
+
+
+def test_a_shortage_of_threads_ends_one_round_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    each = EachDir(lambda: [A], lambda event: None)
+
+    def no_thread(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as shortage:
+        shortage.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(RuntimeError):
+            each.run("look", done.append)
+    for future in each.run("look", done.append):
+        future.result(timeout=10)
+    assert done == [A], "and what failed is not done behind anybody's back"

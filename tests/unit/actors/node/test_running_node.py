@@ -346,6 +346,21 @@ def test_dirs_that_another_process_has_are_refused() -> None:
     node.node.shutdown()
 
 
+def links() -> int:
+    return sum(thread.name == "controller-link" for thread in threading.enumerate())
+
+
+def test_a_beginning_that_fails_leaves_no_thread_behind() -> None:
+    """After a restart it is tried again each second, for as long as a disk is not mounted."""
+    node = Node().begin()
+    before = links()
+    for _ in range(3):
+        with pytest.raises((LogLocked, InvalidLogDir)):
+            Node(node.fs).node.begin(PATHS, is_restarted=True)
+    wait_for(lambda: links() <= before)
+    node.node.shutdown()
+
+
 def test_a_foreign_actor_in_the_place_of_a_log_is_ended() -> None:
     actors = FakeLogActors()
     node = Node(None, actors).begin()

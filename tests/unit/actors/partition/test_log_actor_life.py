@@ -337,3 +337,12 @@ def test_its_word_is_given_while_appends_and_an_fsync_wait_for_the_disk(
     locks = first.own.partition.log.locks
     with locks.end, locks.flush, locks.old:
         assert impl.says().state == "serving"
+
+
+def test_an_error_of_rays_own_is_no_end_of_the_questions(restarted: FakeLogActor) -> None:
+    restarted.manager.answer = RuntimeError("the GCS does not answer")
+    restarted.run()
+    assert restarted.impl.says().state == "learning"
+    restarted.manager.answer = ALTERED
+    restarted.tick()
+    assert restarted.impl.says().state == "serving"

@@ -414,6 +414,21 @@ def test_a_write_that_the_disk_fails_takes_the_partition_offline_and_tells_whose
     assert isinstance(partition.disk_failure, StorageError)
 
 
+def test_a_partition_that_is_offline_keeps_nothing_of_the_requests_that_it_refuses(
+    disk: Disk,
+) -> None:
+    """An error that is raised again and again itself keeps the frames of all, and their records."""
+    partition = partition_on(disk)
+    with disk.fs.failing(failing, "append"), pytest.raises(StorageError):
+        partition.append(batch())
+    depths: list[int] = []
+    for _ in range(3):
+        with pytest.raises(StorageError) as caught:
+            partition.append(batch())
+        depths.append(len(caught.traceback))
+    assert depths[0] == depths[-1]
+
+
 def test_a_partition_that_was_closed_blames_no_disk(disk: Disk) -> None:
     partition = partition_on(disk)
     partition.close()

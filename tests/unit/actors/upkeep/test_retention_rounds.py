@@ -1,5 +1,6 @@
 """A node's retention without Ray: which logs are asked, what is counted, what a failure does."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -71,3 +72,27 @@ def test_a_log_whose_retention_fails_is_told_once(caplog: pytest.LogCaptureFixtu
     node.answers.clear()
     retention.round(order_of(A, B))
     assert retention.status()[0].problem is None
+
+
+def test_its_status_may_be_asked_while_rounds_come_and_logs_go() -> None:
+    retention = Retention(Node(), "n1", ManualClock())
+    many = [TopicPartition("many", number) for number in range(300)]
+    ended = threading.Event()
+    problems: list[Exception] = []
+
+    def ask() -> None:
+        while not ended.is_set():
+            try:
+                retention.status()
+            except Exception as error:
+                problems.append(error)
+                return
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for _ in range(30):
+        retention.round(order_of(*many))
+        retention.round(order_of(A))
+    ended.set()
+    asking.join()
+    assert problems == []

@@ -1,5 +1,7 @@
 """The loop hands instructions out and publishes what the machine knows; without its thread."""
 
+import threading
+
 import pytest
 
 from raylog.actors.node.broker_config import BrokerConfig
@@ -140,5 +142,27 @@ def test_time_passes_without_events() -> None:
     stage.begin()
     stage.clock = ManualClock()
     stage.loop.start()
+    stage.loop.stop(10)
+    assert stage.failures == []
+
+
+def test_ticks_come_however_full_the_inbox_is() -> None:
+    stage = Stage()
+    stage.begin()
+    ticked = threading.Event()
+    handle = stage.loop.handle
+
+    def watched(event: Event) -> None:
+        if isinstance(event, Tick):
+            ticked.set()
+        stage.clock.advance(10)
+        if not ticked.is_set():
+            stage.loop.put(event)  # the next one is there before this one has ended
+        handle(event)
+
+    stage.loop.handle = watched  # type: ignore[method-assign]
+    stage.loop.put(NodesSeen(nodes={"a": "ray-a"}))
+    stage.loop.start()
+    assert ticked.wait(10)
     stage.loop.stop(10)
     assert stage.failures == []

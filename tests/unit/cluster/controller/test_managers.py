@@ -122,3 +122,20 @@ def test_a_node_that_left_is_told_nothing_until_it_is_back(world: World) -> None
     wait_for(lambda: world.recorder.told == [("a", 1)], what="the call ends")
     world.managers.tell("a", orders(3))
     wait_for(lambda: world.recorder.told == [("a", 1), ("a", 3)], what="it is told anew")
+
+
+def test_a_node_that_is_back_keeps_the_log_manager_that_was_being_started(world: World) -> None:
+    gate = world.recorder.hangs("a")
+    world.managers.start_manager("a")
+    wait_for(lambda: world.recorder.entered == ["a"], what="it is being started")
+    world.managers.keep([])  # Ray's head has not seen the node for a moment
+    world.managers.start_manager("a")
+    wait_for(lambda: world.recorder.entered == ["a", "a"], what="it is started anew")
+    gate.set()
+    wait_for(lambda: world.managers.has_tried("a"), what="the new start ends")
+    wait_for(lambda: not lines_of("a")[1:], what="the old line ends")
+    assert world.recorder.killed == []
+
+
+def lines_of(node: str) -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == f"line-{node}"]

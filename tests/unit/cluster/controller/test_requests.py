@@ -34,3 +34,14 @@ def test_in_the_end_all_who_wait_and_all_who_come_are_told_why() -> None:
         requests.wait(request, "it", 0)
     with pytest.raises(NotLeader, match="stopping"):
         requests.begin()
+
+
+def test_who_is_told_why_again_and_again_keeps_nothing_of_those_before() -> None:
+    requests = Requests()
+    requests.close(NotLeader("the broker", "it is stopping"))
+    depths: list[int] = []
+    for _ in range(3):
+        with pytest.raises(NotLeader) as caught:
+            requests.begin()
+        depths.append(len(caught.traceback))
+    assert depths[0] == depths[-1]
