@@ -33,7 +33,7 @@ Source: ``LogManager`` of Kafka, without its threads.
 
 import os
 import uuid
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -127,7 +127,6 @@ class LogDir:
         self.path, self._fs = os.path.abspath(path), fs
         self._damages: list[Damage] = []
         # What the file has, once it was read.
-        self._cleaner_offsets: dict[TopicPartition, int] | None = None
         _check_usable(fs, self.path)
         self._lock = fs.lock(os.path.join(self.path, LOCK_FILE))
         try:
@@ -328,43 +327,11 @@ class LogDir:
 
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
         """Where the compaction of each partition goes on."""
-        offsets = self._read(CLEANER_OFFSETS)
-        self._cleaner_offsets = offsets
-        return dict(offsets)
+        return self._read(CLEANER_OFFSETS)
 
-    def write_cleaner_offset(
-        self,
-        partition: TopicPartition,
-        offset: int | None,
-        *,
-        here: Collection[TopicPartition] | None = None,
-    ) -> None:
-        """Set or forget where a partition's compaction goes on.
-
-        Partitions that are no longer here are dropped. ``here``: a set of those that are; without
-        it, the dir is listed.
-        """
-        known = self._cleaner_offsets
-        if known is None:
-            known = self.cleaner_offsets()
-        offsets = {**known, partition: -1 if offset is None else offset}
-        self._write_cleaner_offsets(offsets, self.partitions() if here is None else here)
-
-    def drop_cleaner_offsets(self) -> None:
-        """Forget those of partitions that are no longer here."""
-        offsets, here = self.cleaner_offsets(), self.partitions()
-        if not offsets.keys() <= {*here}:
-            self._write_cleaner_offsets(offsets, here)
-
-    def _write_cleaner_offsets(
-        self, offsets: Mapping[TopicPartition, int], here: Collection[TopicPartition]
-    ) -> None:
-        here = here if isinstance(here, Set) else {*here}
-        kept = {name: known for name, known in offsets.items() if name in here and known >= 0}
-        # What the disk has after an error is read again.
-        self._cleaner_offsets = None
-        write_offsets(self._fs, os.path.join(self.path, CLEANER_OFFSETS), kept)
-        self._cleaner_offsets = kept
+    def write_cleaner_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace the checkpoint file of where compaction goes on."""
+        write_offsets(self._fs, os.path.join(self.path, CLEANER_OFFSETS), offsets)
 
     def doom(self, partition: TopicPartition, *, stray: bool = False) -> str:
         """Rename a partition's folder: it waits to be deleted.

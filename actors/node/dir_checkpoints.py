@@ -25,19 +25,16 @@ A table is copied after ``_files`` was taken, and what the copy names is remembe
 written. So nobody writes an older copy over a newer one, and a stale entry is never overlooked.
 """
 
-import os
 import threading
 from collections.abc import Callable, Collection
 from functools import partial
 
-from raylog.storage.files import FileSystem
 from raylog.storage.log_dir import CheckpointedOffsets, LogDir
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.checkpoints import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
-    write_offsets,
 )
 
 NO_OFFSETS = CheckpointedOffsets(recovery_point=0, log_start_offset=0, high_watermark=0)
@@ -48,9 +45,9 @@ GROUPS = (RECOVERY_POINTS, LOG_START_OFFSETS, CLEANER_OFFSETS)
 class DirCheckpoints:
     """See the module's head."""
 
-    def __init__(self, fs: FileSystem, log_dir: LogDir, here: Collection[TopicPartition]) -> None:
+    def __init__(self, log_dir: LogDir, here: Collection[TopicPartition]) -> None:
         """Read the files. ``here``: the partitions that lie in the dir; only these count."""
-        self._fs, self._log_dir = fs, log_dir
+        self._log_dir = log_dir
         self._files, self._memory = threading.Lock(), threading.Lock()
         self._is_closed = False
         offsets = log_dir.offsets()
@@ -180,7 +177,7 @@ class DirCheckpoints:
             offsets = dict(self._cleaner)
             self._is_cleaner_unwritten = False
         try:
-            write_offsets(self._fs, os.path.join(self._log_dir.path, CLEANER_OFFSETS), offsets)
+            self._log_dir.write_cleaner_offsets(offsets)
         except BaseException:
             self._is_cleaner_unwritten = True
             raise

@@ -93,7 +93,7 @@ class OnlineDir:
         self._to_load = set(self._names)
         self._loaded = 0
         self._clean = set(self._names) if log_dir.was_clean else set()
-        self.checkpoints = DirCheckpoints(fs, log_dir, self._names.keys())
+        self.checkpoints = DirCheckpoints(log_dir, self._names.keys())
         self.controller_epoch = log_dir.controller_epoch()
         self._tell_damages()
         for path in listing.futures:

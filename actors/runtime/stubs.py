@@ -199,9 +199,6 @@ class CompactionActorStub:
     def retention(self) -> Call[list[RetentionStatus]]:
         return Call(self.handle.retention.remote(), self.name)
 
-    def abandon(self, partition: TopicPartition) -> Call[None]:
-        return Call(self.handle.abandon.remote(partition), self.name)
-
 
 class RetentionActorStub:
     """A node's RetentionActor."""

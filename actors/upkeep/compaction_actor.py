@@ -25,7 +25,6 @@ from raylog.actors.upkeep.orders import OrderGate
 from raylog.actors.upkeep.workers import Workers
 from raylog.storage.clock import SystemClock
 from raylog.storage.files import Lock, ReadOnlyFileSystem, RealFileSystem
-from raylog.storage.names import TopicPartition
 
 
 class CompactionActorImpl:
@@ -62,10 +61,6 @@ class CompactionActorImpl:
     def retention(self) -> list[RetentionStatus]:
         """The retention of the node's compacted logs."""
         return self._compactor.retention()
-
-    def abandon(self, partition: TopicPartition) -> None:
-        """Give a log's round up, if one runs."""
-        self._compactor.abandon(partition)
 
 
 CompactionActor = ray.remote(max_concurrency=4, num_cpus=0, max_restarts=-1, max_task_retries=0)(

@@ -18,7 +18,7 @@ LogManager refuses a checkpoint of another topic, and is asked for the right to 
 two compactions of one log would write to the same ``.cleaned`` files, so each holds a lock on its
 log dir (``flock`` on the folder itself), which ends with its process. A topic that was deleted and
 made again has the same folders, so what runs goes by the partition's name. What is known of a log
-is forgotten when another topic has its name, or no order has named it for ten minutes.
+is forgotten when another topic has its name, or an order does not name it.
 
 Source: ``LogCleaner.CleanerThread`` of Kafka.
 """
@@ -246,11 +246,6 @@ class Compactor:
             warn(logger, name, trace=is_given_up, partition=partition, why=error)
 
     # -- what others ask ---------------------------------------------------------------------------
-
-    def abandon(self, partition: TopicPartition) -> None:
-        """Give the log's round up, if one runs: its swap would be refused anyway."""
-        with self._lock:
-            self._schedule.states.abort(partition)
 
     def status(self) -> list[CompactionStatus]:
         """The status of every compacted log that was looked at."""

@@ -116,12 +116,12 @@ def _best(copies: Sequence[SurveyedDir]) -> SurveyedDir:
         if not (one.copy.begins_with(other.copy) or other.copy.begins_with(one.copy)):
             why = "each has records that the other has not"
             raise MetadataInDoubt(_listed([one, other]), why)
-    return max(copies, key=_age)
+    return max(copies, key=_end)  # what begins with another has no lower epoch, either
 
 
-def _age(entry: SurveyedDir) -> tuple[int, int]:
+def _end(entry: SurveyedDir) -> int:
     assert entry.copy is not None
-    return entry.copy.controller_epoch, entry.copy.end
+    return entry.copy.end
 
 
 def _check_nothing_missing(dirs: Iterable[SurveyedDir]) -> None:

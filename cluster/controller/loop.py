@@ -4,9 +4,9 @@ Everybody puts events into the inbox; only the loop's thread touches the machine
 handed to somebody who never waits (``Hands``), so the loop never does. After each event it
 publishes a snapshot, from which look-ups are answered in any thread::
 
-    report(), watcher, users --put--> inbox --> machine.handle --> Hands: appender, managers, ...
-                                                      |
-                                                      +--> snapshot --> look-ups
+    reports, node watch, users --put--> inbox --> machine.handle --> Hands: appender, managers, ...
+                                                        |
+                                                        +--> snapshot --> look-ups
 
 A mistake of our own (an assertion) and a metadata log that has failed both end the Controller: its
 next life reads the log afresh.

@@ -176,7 +176,7 @@ def compact(log_dir: LogDir, disk: Disk, log: Log, buffers: Buffers) -> None:
     found = cleanable(facts_of(log), checkpoint, log.config, disk.clock.now_ms())
     if found.cleanable_bytes:
         done = clean(disk.fs, disk.clock, log, found, buffers)
-        log_dir.write_cleaner_offset(PARTITION, done.end_offset)
+        log_dir.write_cleaner_offsets({PARTITION: done.end_offset})
 
 
 def write_checkpoints(log_dir: LogDir, log: Log) -> None:
@@ -193,7 +193,7 @@ def live(fs: MemoryFileSystem, life: Life) -> None:
     for run in range(2):
         log_dir, disk, log = open_again(fs)
         if run == 0:
-            log_dir.write_cleaner_offset(PARTITION, 0)  # as for every partition that is created
+            log_dir.write_cleaner_offsets({PARTITION: 0})  # as for every partition that is created
         disk.clock.advance(5000 * run)
         for number in range(3 * run, 3 * run + 3):
             turn(log, life, number)

@@ -80,10 +80,10 @@ class Broker:
         facts, now_ms = facts_of(log), self.disk.clock.now_ms()
         corrected = Candidate(facts, checkpoint, log.config).corrected_checkpoint
         if corrected is not None:
-            self.log_dir.write_cleaner_offset(PARTITION, corrected)
+            self.log_dir.write_cleaner_offsets({PARTITION: corrected})
         section = cleanable(facts, checkpoint, log.config, now_ms)
         done = clean(self.fs, self.disk.clock, log, section, ROOMY)
-        self.log_dir.write_cleaner_offset(PARTITION, done.end_offset)
+        self.log_dir.write_cleaner_offsets({PARTITION: done.end_offset})
 
     def seen(self) -> dict[str, str | None]:
         """By key, what a reader of the whole log takes for its value."""
@@ -118,7 +118,7 @@ def live(fs: MemoryFileSystem, move_start: MoveStart, offset: int) -> None:
     write_meta(fs, "/logs", MetaProperties(CLUSTER, 1, random_id()))
     create_log(fs, FOLDER, TOPIC_ID)
     broker = Broker(fs)
-    broker.log_dir.write_cleaner_offset(PARTITION, 0)
+    broker.log_dir.write_cleaner_offsets({PARTITION: 0})
     broker.append(SENT[:8])
     move_start(broker, offset)
     broker.compact()

@@ -14,7 +14,7 @@ from raylog.actors.partition.log_opening import OpenedLog
 from raylog.actors.partition.partition import Partition
 from raylog.actors.partition.spec import LogSpec
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import RaylogError, StorageError
+from raylog.storage.errors import StorageError
 from raylog.storage.report import Progress
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import ManualClock
@@ -95,7 +95,7 @@ class FakeManager:
 
     def order(self, timeout_s: float) -> LogOrder:
         self.asked += 1
-        if isinstance(self.answer, RaylogError):
+        if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 

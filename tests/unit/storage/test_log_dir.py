@@ -291,23 +291,16 @@ def test_a_second_damage_does_not_replace_what_was_kept_of_the_first(fs: MemoryF
     assert log_dir.damaged_files() == ["log-start-offset-checkpoint"]
 
 
-def test_the_cleaners_offsets_are_kept_for_the_partitions_that_are_here(
-    fs: MemoryFileSystem,
-) -> None:
+def test_the_cleaners_offsets_are_what_was_written_last(fs: MemoryFileSystem) -> None:
     log_dir, other = opened(fs), TopicPartition("orders", 1)
     assert log_dir.cleaner_offsets() == {}
-    for partition in (ORDERS, other):
-        fs.make_dir(f"/disk/logs/{partition}")
-    log_dir.write_cleaner_offset(ORDERS, 7)
-    log_dir.write_cleaner_offset(other, 9)
+    log_dir.write_cleaner_offsets({ORDERS: 7, other: 9})
     assert fs.read_file("/disk/logs/cleaner-offset-checkpoint") == b"0\n2\norders 0 7\norders 1 9\n"
-    log_dir.write_cleaner_offset(ORDERS, 8)
-    assert log_dir.cleaner_offsets() == {ORDERS: 8, other: 9}
-    log_dir.write_cleaner_offset(ORDERS, None)
+    with fs.failing(DiskFull, "append"), pytest.raises(DiskFull):
+        log_dir.write_cleaner_offsets({ORDERS: 8})
+    assert log_dir.cleaner_offsets() == {ORDERS: 7, other: 9}
+    log_dir.write_cleaner_offsets({other: 9})
     assert log_dir.cleaner_offsets() == {other: 9}
-    fs.remove_dir("/disk/logs/orders-1")
-    log_dir.write_cleaner_offset(ORDERS, 1)
-    assert log_dir.cleaner_offsets() == {ORDERS: 1}
 
 
 def test_a_doomed_partition_is_gone_at_once_and_listed_for_deletion(fs: MemoryFileSystem) -> None:
@@ -427,32 +420,3 @@ def test_another_error_says_itself_whether_the_disk_failed(fs: MemoryFileSystem)
     log_dir, broken = opened(fs), StorageError("/disk/logs/x", "Input/output error")
     assert log_dir.disk_failure(broken) is broken
     assert log_dir.disk_failure(DiskFull("/disk/logs/x")) is None
-
-
-# -- the cleaner's offsets, by one who knows what lies here ----------------------------------------
-
-
-def test_a_caller_that_knows_what_lies_here_has_no_dir_listed_and_no_file_parsed(
-    fs: MemoryFileSystem,
-) -> None:
-    log_dir = opened(fs)
-    here = {TopicPartition("orders", number) for number in range(3)}
-    log_dir.write_cleaner_offset(ORDERS, 1, here=here)
-    reads = fs.reads
-    for partition in here:
-        log_dir.write_cleaner_offset(partition, 7, here=here)
-    log_dir.write_cleaner_offset(ORDERS, None, here=here - {TopicPartition("orders", 2)})
-    assert fs.reads == reads
-    assert log_dir.cleaner_offsets() == {TopicPartition("orders", 1): 7}
-
-
-def test_what_is_remembered_of_the_cleaners_offsets_is_what_the_disk_has(
-    fs: MemoryFileSystem,
-) -> None:
-    log_dir, other = opened(fs), TopicPartition("orders", 1)
-    here = {ORDERS, other}
-    log_dir.write_cleaner_offset(ORDERS, 1, here=here)
-    with fs.failing(DiskFull, "append"), pytest.raises(DiskFull):
-        log_dir.write_cleaner_offset(ORDERS, 2, here=here)
-    log_dir.write_cleaner_offset(other, 3, here=here)
-    assert log_dir.cleaner_offsets() == {ORDERS: 1, other: 3}

@@ -183,6 +183,24 @@ def test_a_log_that_was_refused_unchanged_is_as_an_orderly_stop_left_it() -> Non
     assert node.hands.touched() == {ORDERS}
 
 
+def test_a_log_that_may_have_been_written_to_before_it_was_refused_is_touched() -> None:
+    corrupt = CorruptCheckpoint("/dir-a/recovery-point-offset-checkpoint", "it is short")
+    node = Hands()
+    node.actors.next = [through("ended"), through("ended", problem=corrupt)]
+    node.start(token=1)
+    assert node.finished().error == corrupt
+    assert node.hands.touched() == {ORDERS}, "the first actor may have served it"
+    again = Hands()
+    again.start(token=1)
+    again.finished()
+    again.hands.carry_out(KillActor(token=2, partition=PARTITION))
+    again.finished()
+    again.actors.next = [through("ended", problem=corrupt)]
+    again.start(token=3)
+    assert again.finished().error == corrupt
+    assert again.hands.touched() == {ORDERS}, "it was served before"
+
+
 def test_the_end_cancels_what_is_under_way_and_names_it() -> None:
     node = Hands()
     node.actors.next = [through("opening")]

@@ -37,6 +37,8 @@ class FakeWorker:
     def __init__(self) -> None:
         self.gate = threading.Event()
         self.gate.set()
+        self.closing = threading.Event()
+        self.closing.set()
         self.calls: list[object] = []
         self.error: Exception | None = None
 
@@ -55,6 +57,7 @@ class FakeWorker:
                 return None
 
     def close_dir(self, directory_id: str) -> None:
+        assert self.closing.wait(10)
         self.calls.append(("close", directory_id))
 
     def give_up_copy(self, copy_token: int) -> None:
@@ -138,8 +141,13 @@ def test_the_last_round_of_a_copy_does_not_wait_for_other_copies() -> None:
 
 def test_a_dir_is_closed_before_it_is_read_again() -> None:
     node = Hands()
+    node.worker.closing.clear()
     node.hands.close_dir(CloseDir(directory_id=A))
     node.hands.carry_out(ReadDir(token=1, directory_id=A))
+    node.hands.carry_out(make(2, B))
+    assert node.next() == Finished(token=2)
+    node.worker.calls.clear()
+    node.worker.closing.set()
     node.next(), node.next()
     assert node.worker.calls == [("close", A), ReadDir(token=1, directory_id=A)]
 

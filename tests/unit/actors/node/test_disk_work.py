@@ -275,6 +275,17 @@ def test_a_folder_is_not_gone_because_its_whole_disk_is(disks: Disks) -> None:
     assert "another log dir" in str(disks.work.check(directory_id))
 
 
+def test_nor_is_it_forgotten_when_the_disk_is_back(disks: Disks) -> None:
+    disks.make()
+    doom = Doom(token=disks.token(), log=LOG, directory_id=disks.id_of(A))
+    disks.fs.rename(A, "/disk/elsewhere")
+    with pytest.raises(StorageError):
+        disks.work.carry_out(doom)
+    disks.fs.rename("/disk/elsewhere", A)
+    disks.work.carry_out(doom)
+    assert disks.folders() == ["orders-0.*-delete"]
+
+
 def test_a_folder_that_could_not_be_removed_for_a_shortage_is_removed_later(disks: Disks) -> None:
     disks.make()
     disks.doom()
@@ -525,6 +536,18 @@ def test_a_checkpoint_that_cannot_be_written_is_an_error_and_is_written_later(di
             disks.write_checkpoints()
     disks.write_checkpoints()
     assert disks.checkpoints() == [{ORDERS: 7}, {ORDERS: 3}, {ORDERS: 0}]
+
+
+def test_where_compaction_goes_on_is_written_later_where_it_cannot_be_written_now(
+    disks: Disks,
+) -> None:
+    disks.make()
+    disks.write_checkpoints()
+    directory_id = disks.id_of(A)
+    with disks.fs.failing(DiskFull, under=A), pytest.raises(DiskFull):
+        disks.work.record_cleaner_offset(LOG, directory_id, 4)
+    disks.work.remove_deleted(directory_id)
+    assert disks.checkpoint(A, CLEANER_OFFSETS) == {ORDERS: 4}
 
 
 def test_a_checkpoint_of_a_dir_that_vanished_is_a_failed_disk(disks: Disks) -> None:

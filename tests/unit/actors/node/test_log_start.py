@@ -206,3 +206,26 @@ def test_a_silence_while_a_log_opens_is_forgiven() -> None:
     start.actors.next = [lambda spec: Hesitant(said=says())]
     assert start.run() == 2
     assert len(start.actors.made) == 1
+
+
+def test_an_actor_that_answers_now_and_then_is_not_replaced() -> None:
+    """Each answer begins the patience anew."""
+    start = Start()
+
+    class Stuttering(FakeLog):
+        def says(self) -> object:  # type: ignore[override]
+            self.is_silent = not self.is_silent
+            return super().says()
+
+    states: list[LifeState] = ["opening"] * 50
+    start.lives(Stuttering(said=says(config_version=2), states=[*states, "serving"]))
+    start.run()
+    assert start.timer.now_s() > 50
+    assert start.actors.killed == []
+
+
+def test_an_actor_that_opens_its_log_with_an_older_config_learns_the_newer_one() -> None:
+    opening: list[LifeState] = ["opening", "opening", "serving"]
+    start = Start().lives(FakeLog(said=says(config_version=1), states=opening))
+    assert start.run() == 2
+    assert [order.config_version for order in start.actors.learned] == [2]

@@ -27,7 +27,7 @@ from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.testing.waiting import wait_for
 from tests.harness.hasty import Hasty
-from tests.harness.log_actors import HERE, FakeLog, FakeLogActors, says
+from tests.harness.log_actors import HERE, FakeLog, FakeLogActors, says, through
 
 CLUSTER, TOPIC = random_id(), random_id()
 LOG = LogId(partition=TopicPartition("orders", 0), topic_id=TOPIC)
@@ -370,3 +370,16 @@ def test_a_foreign_actor_in_the_place_of_a_log_is_ended() -> None:
     again = Node(node.fs, actors).begin()
     wait_for(lambda: not actors.living)
     again.node.shutdown()
+
+
+def test_an_orderly_end_ends_the_actors_that_are_still_opening() -> None:
+    node = Node().begin()
+    node.actors.next = [through("opening")]
+    node.order(Create(log=LOG))
+    wait_for(lambda: (LOG, "found") in node.states())
+    home = node.report().logs[0].directory_id
+    order = Serve(log=LOG, directory_id=home, config=LogConfig(), config_version=1)
+    node.order(order)
+    wait_for(lambda: LOG.partition in node.actors.living)
+    assert not node.node.shutdown()
+    assert node.actors.living == {}

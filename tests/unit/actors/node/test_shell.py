@@ -1,10 +1,12 @@
 """The loop gives the machine events in order; look-ups are answered beside it."""
 
 import threading
+from dataclasses import replace
 from queue import SimpleQueue
 
 from raylog.actors.control import DirReport, LogId, Orders, Serve
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.confirmed_logs import CONFIRMED_FOR_MS
 from raylog.actors.node.events import (
     DirFailed,
     Finished,
@@ -42,8 +44,9 @@ class Node:
     def __init__(self) -> None:
         self.ended = threading.Event()
         self.hands = Collected()
+        self.clock = ManualClock()
         machine = NodeMachine(node="n1", life="life-1", config=BrokerConfig())
-        self.shell = NodeShell(machine, ManualClock(), self.ended.set)
+        self.shell = NodeShell(machine, self.clock, self.ended.set)
 
     def next(self, kind: type[Instruction]) -> Instruction:  # type: ignore[valid-type]
         """The next instruction of this kind."""
@@ -125,11 +128,52 @@ def test_after_the_end_nothing_is_carried_out() -> None:
 class Broken:
     """Hands with a mistake."""
 
+    def __init__(self) -> None:
+        self.calls = 0
+
     def carry_out(self, instruction: Instruction) -> None:
+        self.calls += 1
         raise ZeroDivisionError("a mistake of ours")
 
 
 def test_a_mistake_of_ours_ends_the_process() -> None:
-    node = Node()
-    node.shell.begin(STARTED, Broken())
+    node, broken = Node(), Broken()
+    node.shell.begin(STARTED, broken)
     assert node.ended.wait(10)
+    node.shell.tell(DirFailed(directory_id=A, why="EIO"))
+    node.shell.stop()
+    assert broken.calls == 1, "its state is not trusted, so nothing more is handled"
+
+
+def test_an_adopted_log_is_at_home_where_it_is_served_before_anybody_orders_it() -> None:
+    node = Node()
+    served = Served(log=ORDERS, directory_id=A, config=LogConfig(), config_version=3)
+    node.shell.begin(replace(STARTED, served=(served,)), node.hands)
+    wait_for(lambda: node.shell.home_of(ORDERS) == A)
+    assert node.shell.order_of(ORDERS) is None
+    node.shell.stop()
+
+
+def test_the_right_to_remove_ends_with_time() -> None:
+    node = Node()
+    node.shell.begin(STARTED, node.hands)
+    node.serve()
+    number, states = 0, [""]
+    while states != ["serving"]:
+        instruction = node.hands.instructions.get(timeout=10)
+        if isinstance(instruction, SendReport):
+            number = instruction.report.number
+            states = [log.state for log in instruction.report.logs]
+    confirming = Orders(
+        controller_epoch=5,
+        number=2,
+        node="n1",
+        life="life-1",
+        report=number,
+        orders=(),
+    )
+    node.shell.tell(Ordered(orders=confirming))
+    wait_for(lambda: list(node.shell.rights()) == [ORDERS])
+    node.clock.advance(CONFIRMED_FOR_MS)
+    assert node.shell.rights() == {}
+    node.shell.stop()

@@ -1,5 +1,7 @@
 """Which LogActors a life of a LogManager takes over."""
 
+from dataclasses import replace
+
 import pytest
 
 from raylog.actors.control import DirReport
@@ -102,3 +104,10 @@ def test_at_a_fresh_start_what_is_opened_is_read_from_the_disk(is_restarted: boo
     online, offline = start(says(), is_restarted=is_restarted).dirs
     assert online.is_read_back is not is_restarted
     assert offline == OFFLINE
+
+
+def test_an_actor_of_which_only_a_copy_lies_here_is_nobodys_stranger() -> None:
+    """Its own log dir may be one that could not be read."""
+    copy = replace(FOLDER, is_copy=True)
+    first = start(says(directory_id=B), copy)
+    assert (first.served, first.strangers) == ((), ())

@@ -346,3 +346,11 @@ def test_an_error_of_rays_own_is_no_end_of_the_questions(restarted: FakeLogActor
     restarted.manager.answer = ALTERED
     restarted.tick()
     assert restarted.impl.says().state == "serving"
+
+
+def test_ray_is_asked_once_whether_the_node_is_its_own(restarted: FakeLogActor) -> None:
+    restarted.run()
+    restarted.process.places = [RuntimeError("the GCS does not answer")]
+    restarted.manager.answer = ALTERED
+    restarted.tick()
+    assert restarted.impl.says().state == "serving"

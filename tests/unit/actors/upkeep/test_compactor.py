@@ -311,18 +311,6 @@ def test_a_clock_that_is_set_back_holds_up_no_round(node: Node) -> None:
 # -- given up --------------------------------------------------------------------------------------
 
 
-def test_an_abandoned_round_ends_at_its_next_chunk_and_is_not_written_down(node: Node) -> None:
-    node.add(A, 12)
-    before = node.offsets(A)
-    one = compactor(node)
-    node.before_view = lambda: one.abandon(A)
-    assert not turn(one, node)
-    assert "was aborted" in (told(one, A).problem or "")
-    assert (node.written, node.offsets(A)) == ([], before)
-    node.before_view = lambda: None
-    assert turn(one, node), "it may begin again"
-
-
 def test_a_policy_that_loses_compact_meanwhile_has_every_swap_refused(node: Node) -> None:
     partition = node.add(A, 12)
     one = compactor(node)

@@ -189,3 +189,16 @@ def test_a_start_does_not_wait_for_partitions_of_a_node_that_cannot_be_reached()
     view = snapshot(desired(ONLINE))
     assert not is_settled(view)
     assert is_settled(view, ["a"])
+
+
+def test_a_node_that_fell_silent_is_told_as_that_though_a_call_failed_too() -> None:
+    report = Report(node="a", life="l", number=1, controller_epoch=1, dirs=(), logs=())
+    silent = Snapshot(
+        desired=Desired(),
+        observed={"a": Observed(report=report, heard_ms=0)},
+        now_ms=SUSPECT_MS + 1,
+    )
+    problems = {"a": "it died"}
+    assert "has not reported for" in (describe_nodes(silent, problems, {})["a"] or "")
+    never = replace(silent, observed={"a": Observed(heard_ms=0)})
+    assert describe_nodes(never, problems, {}) == {"a": "it died"}

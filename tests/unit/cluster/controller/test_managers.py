@@ -99,6 +99,15 @@ def test_a_call_that_fails_makes_the_node_silent_and_the_reason_is_kept(
     wait_for(lambda: world.managers.problems() == {}, what="the reason is forgotten")
 
 
+def test_a_reason_is_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.recorder.errors["a"] = LogLocked("/disk")
+    with caplog.at_level("WARNING"):
+        for times in (1, 2, 3):
+            world.managers.start_manager("a")
+            wait_for(lambda times=times: world.silent == ["a"] * times)  # type: ignore[misc]
+    assert len(caplog.records) == 1
+
+
 def test_a_log_manager_that_is_created_during_a_stop_is_killed(world: World) -> None:
     gate = world.recorder.hangs("a")
     world.managers.start_manager("a")

@@ -225,3 +225,17 @@ def test_after_a_write_that_could_not_be_undone_nothing_is_written_behind_it(
         log.append([ids(1000)])
     log.close()
     assert opened(fs).desired.topics == {}
+
+
+def test_a_shortage_that_has_left_records_behind_is_no_shortage_any_more(
+    fs: MemoryFileSystem,
+) -> None:
+    """As one it would say that nothing was written, and that it may be tried again."""
+    log = opened(fs)
+    with fs.failing(DiskFull, "flush", FOLDER), pytest.raises(StorageError) as raised:
+        log.append([TOPIC])
+    assert not isinstance(raised.value, DiskFull)
+    assert log.has_failed
+    with pytest.raises(StorageError):
+        log.append([ids(1000)])
+    log.close()

@@ -1,11 +1,13 @@
 """A whole Controller, with its threads, over nodes that obey at once; without Ray."""
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from raylog.actors.errors import NotLeader, TopicExists, UnknownTopicOrPartition
+from raylog.cluster.controller.events import NodesSeen
 from raylog.cluster.controller.shell import LONGEST_PAUSE_S, again_until_open
 from raylog.storage.errors import InvalidConfig, LogLocked, StorageError
 from raylog.storage.names import TopicPartition
@@ -191,3 +193,12 @@ def test_nobody_tries_to_open_the_metadata_of_a_controller_that_stops() -> None:
     again_until_open(open_once, lambda _: None, wait)
     assert len(tries) == 8
     assert tries[-1] == LONGEST_PAUSE_S
+
+
+def test_a_node_that_left_is_told_nothing_more(play: ShellPlay) -> None:
+    play.begin()
+    assert "line-b" in {thread.name for thread in threading.enumerate()}
+    play.shell.put(NodesSeen(nodes={"a": "ray-a"}))
+    play.is_soon(
+        lambda: "line-b" not in {thread.name for thread in threading.enumerate()}, "its line ends"
+    )

@@ -1,0 +1,83 @@
+"""Commands wait for nodes that are about to take part, and answers name who lags behind."""
+
+from collections.abc import Callable
+
+import pytest
+
+from raylog.actors.control import LogId
+from raylog.actors.errors import NoLogDirs, NotLeader
+from raylog.cluster.controller.asking import NODE_PATIENCE_S, Commanding
+from raylog.cluster.controller.describe import Snapshot
+from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.events import Asked
+from raylog.cluster.controller.instructions import Altered, Answer, Behind
+from raylog.cluster.controller.observed import Observed
+from raylog.cluster.controller.records import PartitionRecord, TopicRecord
+from raylog.cluster.controller.requests import Requests
+from raylog.storage.errors import RaylogError
+from raylog.storage.names import TopicPartition
+
+TOPIC = TopicRecord(name="t", topic_id="id-t", config={}, version=1)
+
+
+class Desk:
+    """Where commands arrive; ``answer`` says what each gets. Its time passes in sleeps."""
+
+    def __init__(self, answer: Callable[[], Answer]) -> None:
+        self.now_s = 0.0
+        self.asked = 0
+        self.problems: dict[str, RaylogError] = {}
+        self.snapshot = Snapshot(desired=Desired(), observed={"a": Observed(heard_ms=0)})
+        self._answer = answer
+        self._requests = Requests()
+        self.commanding = Commanding(
+            self._put,
+            self._requests,
+            lambda: self.snapshot,
+            lambda: self.problems,
+            clock=lambda: self.now_s,
+            sleep=self._sleep,
+        )
+
+    def _put(self, event: Asked) -> None:
+        self.asked += 1
+        answer = self._answer()
+        self._requests.answer(Answer(request=event.request, value=answer.value, error=answer.error))
+
+    def _sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def refused() -> Answer:
+    return Answer(request=0, error=NoLogDirs("nobody is there"))
+
+
+def test_a_creation_waits_a_while_for_a_node_that_is_about_to_take_part() -> None:
+    desk = Desk(refused)
+    with pytest.raises(NoLogDirs):
+        desk.commanding.create_topic("t", 1, {})
+    assert NODE_PATIENCE_S <= desk.now_s < NODE_PATIENCE_S + 1
+
+
+def test_a_creation_does_not_wait_where_it_is_known_why_no_node_takes_part() -> None:
+    desk = Desk(refused)
+    desk.problems = {"a": NotLeader("LogManager:a", "it died")}
+    with pytest.raises(NoLogDirs):
+        desk.commanding.create_topic("t", 1, {})
+    assert (desk.asked, desk.now_s) == (1, 0.0)
+
+
+def test_a_change_names_those_that_lagged_and_those_that_do_not_serve_any_more() -> None:
+    logs = [
+        LogId(partition=TopicPartition("t", number), topic_id=TOPIC.topic_id) for number in (0, 1)
+    ]
+    behind = Behind(partition=TopicPartition("t", 0), why="its node is silent")
+    answer = Answer(request=0, value=Altered(topic=TOPIC, behind=(behind,)))
+    desk = Desk(lambda: answer)
+    desired = Desired()
+    desired.apply(TOPIC)
+    for log in logs:
+        desired.apply(PartitionRecord(log=log, state="creating"))
+    desk.snapshot = Snapshot(desired=desired)
+    described = desk.commanding.alter_topic_config("t", {}, [])
+    assert described.outdated == (0, 1)
