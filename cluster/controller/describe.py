@@ -42,6 +42,11 @@ ONLINE_AGAIN = (
     "repair the disk, or replace it and restore a copy, then run `raylog log-dirs online {path}`; "
     "its logs are read back from the disk first"
 )
+# The same where its node has started without it, and does not know its id.
+START_AGAIN = (
+    "repair the disk, or replace it and restore a copy, then run `raylog stop` and `raylog start`: "
+    "its node looks at it again when it starts"
+)
 
 
 class PartitionDescription(NamedTuple):
