@@ -34,7 +34,7 @@ from raylog.cluster.controller.records import (
 from raylog.cluster.controller.settings import altered, topic_overrides
 from raylog.cluster.controller.spread import Homes
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import InvalidPartitions
+from raylog.storage.errors import InvalidPartitions, LogDirOffline
 from raylog.storage.names import TopicPartition, check_topic_name, collision_key
 
 # No sum of the nodes' room allows more in one topic: it is more likely a mistake than a wish.
@@ -148,8 +148,8 @@ class Commands:
         """What the command changes; empty where everything is so already.
 
         Raises InvalidTopic, InvalidPartitions, InvalidConfig, UnknownConfigKey, InvalidRequest,
-        TopicExists, TopicBusy, UnknownTopicOrPartition, MoveRunning, NotLeader, NoLogDirs or
-        TooManyPartitions.
+        TopicExists, TopicBusy, UnknownTopicOrPartition, MoveRunning, NotLeader, NoLogDirs,
+        LogDirOffline or TooManyPartitions.
         """
         match command:
             case CreateTopic():
@@ -291,7 +291,18 @@ class Commands:
 
     def _log_dir_online(self, command: LogDirOnline) -> tuple[Record, ...]:
         meant = self.log_dir(command)
+        self._check_identified(meant)
         return (replace(meant, state="returning"),) if meant.state == "offline" else ()
+
+    def _check_identified(self, meant: DirRecord) -> None:
+        """Raise LogDirOffline where the node started without the dir, and does not know its id.
+
+        Only its next start looks at the dir again.
+        """
+        seen = self._observed.get(meant.node)
+        for entry in () if seen is None or seen.report is None else seen.report.dirs:
+            if entry.directory_id is None and _is_meant(meant, entry.path):
+                raise LogDirOffline(entry.path, entry.why)
 
     def log_dir(self, command: LogDirOnline) -> DirRecord:
         """The log dir that a caller means. Raises InvalidRequest."""

@@ -42,6 +42,11 @@ ONLINE_AGAIN = (
     "repair the disk, or replace it and restore a copy, then run `raylog log-dirs online {path}`; "
     "its logs are read back from the disk first"
 )
+# The same where its node has started without it, and does not know its id.
+START_AGAIN = (
+    "repair the disk, or replace it and restore a copy, then run `raylog stop` and `raylog start`: "
+    "its node looks at it again when it starts"
+)
 
 
 class PartitionDescription(NamedTuple):
@@ -238,9 +243,39 @@ def _problem_at(
     for entry in entries:
         if entry.problem is not None:
             return entry.problem
-    if entries or record.log in seen.under_way or directory.state == "returning":
+    if record.log in seen.under_way or directory.state == "returning":
+        return BEING_OPENED
+    elsewhere = _lies_elsewhere(snapshot, record, directory, entries)
+    if elsewhere is not None:
+        return elsewhere
+    if entries:
         return BEING_OPENED
     return _why_not_there(record, directory, seen.report)
+
+
+def _lies_elsewhere(
+    snapshot: Snapshot,
+    record: PartitionRecord,
+    directory: DirRecord,
+    entries: Sequence[LogReport],
+) -> LogMissing | None:
+    """That the only folder of a partition is in another log dir than the recorded one.
+
+    The metadata, or a log dir, is an older copy. Nobody can say whether the folder is, too.
+    """
+    dirs = [entry.directory_id for entry in entries if entry.state in ("found", "failed")]
+    if record.state != "online" or not dirs or len(dirs) < len(entries):
+        return None
+    others = [snapshot.desired.dirs[name] for name in dirs if name in snapshot.desired.dirs]
+    if not others or record.directory in dirs:
+        return None
+    partition = str(record.log.partition)
+    why = (
+        f"the folder is {os.path.join(others[0].path, partition)}, as after a move that the "
+        "metadata does not know; if its records are the newest, stop the broker, and move that "
+        "folder here"
+    )
+    return LogMissing(os.path.join(directory.path, partition), why)
 
 
 def _why_not_there(record: PartitionRecord, directory: DirRecord, report: Report) -> RaylogError:

@@ -316,6 +316,8 @@ class _NodePlan:
             return
         entries = self._entries.get(record.log, [])
         here = next((entry for entry in entries if entry.directory_id == record.directory), None)
+        if here is None and record.state == "online" and self._plan_place(record, entries):
+            return
         is_alone = all(entry is here for entry in entries)
         topic = self._desired.topics[record.log.topic_id]
         if here is not None and here.state == "serving":
@@ -331,6 +333,19 @@ class _NodePlan:
             return
         if entries:  # also where only another dir of the node has it, which was its dir until now
             self._order_serve(record)
+
+    def _plan_place(self, record: PartitionRecord, entries: Iterable[LogReport]) -> bool:
+        """Whether the log is served from another log dir of its node than the recorded one.
+
+        The metadata was rolled back, to before a move: the living actor's word counts.
+        """
+        if record.log in self._seen.under_way:
+            return False
+        for entry in entries:
+            if entry.state == "serving" and self._is_usable(entry.directory_id):
+                self.records.append(replace(record, directory=entry.directory_id))
+                return True
+        return False
 
     def _order_serve(self, record: PartitionRecord) -> None:
         config = self._config_of(record.log)

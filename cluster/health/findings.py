@@ -15,6 +15,7 @@ from raylog.cluster.controller.describe import (
     METADATA,
     ONLINE_AGAIN,
     SILENT,
+    START_AGAIN,
     UPKEEP_OF,
 )
 from raylog.cluster.health.facts import ERROR, WARNING, Facts, Finding, named
@@ -174,6 +175,11 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _used_again(log_dir: LogDirStatus) -> str:
+    """How a log dir that is offline is used again."""
+    return ONLINE_AGAIN.format(path=log_dir.path) if log_dir.directory_id else START_AGAIN
+
+
 def _log_dirs(facts: Facts) -> Iterator[Finding]:
     for log_dir in facts.log_dirs:
         subject = f"log dir {log_dir.path} of node {log_dir.node_id[:8]}"
@@ -185,7 +191,7 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
                     f"offline: {log_dir.problem}. Its partitions cannot be used; other log dirs "
                     "serve"
                 ),
-                todo=log_dir.todo or ONLINE_AGAIN.format(path=log_dir.path),
+                todo=log_dir.todo or _used_again(log_dir),
             )
         elif log_dir.usable_bytes < NEARLY_FULL * log_dir.total_bytes:
             is_full = log_dir.usable_bytes < FULL * log_dir.total_bytes

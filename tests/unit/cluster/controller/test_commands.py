@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from raylog.actors.control import DirReport
 from raylog.actors.errors import (
     InvalidRequest,
     MoveRunning,
@@ -46,6 +47,7 @@ from raylog.storage.errors import (
     InvalidConfig,
     InvalidPartitions,
     InvalidTopic,
+    LogDirOffline,
     RaylogError,
     UnknownConfigKey,
 )
@@ -285,6 +287,15 @@ def test_a_log_dir_is_used_again_when_it_was_offline() -> None:
     returning = replace(offline, state="returning")
     assert Given(offline).records(LogDirOnline(log_dir="/a1")) == (returning,)
     assert Given().records(LogDirOnline(log_dir="/a1")) == ()
+
+
+def test_a_log_dir_that_its_node_has_started_without_is_not_told_to_be_online() -> None:
+    given = Given()
+    unread = DirReport(directory_id=None, path="/a1", state="offline", why="unreadable")
+    given.nodes[0].dirs["a1"] = unread
+    with pytest.raises(LogDirOffline, match=r"unreadable; .* start the broker"):
+        given.records(LogDirOnline(log_dir="/a1"))
+    assert given.records(LogDirOnline(log_dir="/a2")) == ()
 
 
 def test_a_path_that_two_nodes_have_is_not_guessed() -> None:

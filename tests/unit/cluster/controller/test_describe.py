@@ -137,6 +137,17 @@ def test_why_a_partition_does_not_serve(
     assert is_settled(view) == (problem not in (BEING_OPENED, BEING_CREATED))
 
 
+def test_a_folder_in_another_log_dir_than_the_recorded_one_is_named_and_nobody_waits() -> None:
+    other = replace(DIR, directory_id="dir-b", path="/other")
+    view = snapshot(desired(other, ONLINE), report(entry(LOG, "dir-b", "found")))
+    why = explain(view, KEY)
+    assert isinstance(why, LogMissing)
+    assert "the folder is /other/t-0" in str(why)
+    assert is_settled(view)
+    moved = report(entry(LOG, "dir-b", "moved", moved_to="dir-a"))
+    assert not is_settled(snapshot(desired(other, ONLINE), moved))
+
+
 def test_an_offline_log_dir_is_used_again_by_an_explicit_word_only() -> None:
     view = snapshot(desired(replace(DIR, state="offline", why="EIO"), ONLINE), report())
     assert "raylog log-dirs online /disk" in (described(view).partitions[0].todo or "")

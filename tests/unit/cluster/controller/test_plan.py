@@ -119,6 +119,14 @@ def test_a_folder_that_could_not_be_made_is_in_nobodys_way() -> None:
     assert orders_of(desired_of(TOPIC, CREATING), failed) == (Create(log=LOG),)
 
 
+def test_the_dir_that_serves_a_log_counts_where_the_metadata_is_of_before_its_move() -> None:
+    desired = desired_of(TOPIC, ONLINE)
+    there = entry(LOG, "a2", "serving")
+    assert records_of(desired, there) == (replace(ONLINE, directory="a2"),)
+    for state in ("found", "closing", "moved"):
+        assert records_of(desired, entry(LOG, "a2", state)) == (), state
+
+
 def test_a_folder_that_is_made_is_opened_and_then_it_is_online() -> None:
     made = replace(CREATING, directory="a1")
     desired = desired_of(TOPIC, made)

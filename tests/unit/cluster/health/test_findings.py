@@ -231,3 +231,5 @@ def test_a_node_where_nobody_removes_what_is_old_is_told() -> None:
 def test_an_offline_log_dir_says_how_it_is_used_again() -> None:
     offline = LogDirStatus.offline("n" * 56, "/disk", "id", "EIO")
     assert "raylog log-dirs online /disk" in only(Facts(log_dirs=[offline])).todo
+    unidentified = offline._replace(directory_id="")
+    assert "`raylog stop` and `raylog start`" in only(Facts(log_dirs=[unidentified])).todo
