@@ -85,7 +85,10 @@ class SayRound:
     def _teach(self, log: LogId) -> None:
         order = self._order_of(log)
         if order is None:
-            return  # nobody has ordered it in this life
+            # Nobody has ordered it in this life: the one that was adopted is gone, and the
+            # Controller has to hear that, or it never orders that the log is served again.
+            self._tell(ActorGone(partition=log.partition))
+            return
         try:
             self._actors.learn(order)
         except RaylogError as error:

@@ -35,7 +35,7 @@ from raylog.cluster.controller.instructions import Altered, Answered
 from raylog.cluster.controller.records import DirRecord, PartitionRecord, TopicRecord
 from raylog.cluster.controller.requests import Requests
 from raylog.cluster.controller.settings import broker_entries, topic_entries
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import LogDirOffline, RaylogError
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.properties import random_id
 
@@ -221,11 +221,16 @@ class Commanding:
         """Use a log dir again that was offline; returns its state.
 
         It is ``returning`` until its logs were read back from the disk. ``log_dir``: a path or a
-        directory id. ``node``: the key of its node.
+        directory id. ``node``: the key of its node. Raises LogDirOffline for one that no node could
+        read when it started: only its next start looks again.
         """
         command = LogDirOnline(log_dir=log_dir, node=node)
         record = self._ask(command, f"using {log_dir} again", CALL_TIMEOUT_S)
         assert isinstance(record, DirRecord), record
+        if record.state == "online":
+            why = describe.why_unread(self._snapshot(), record)
+            if why is not None:
+                raise LogDirOffline(record.path, why)
         return record.state
 
     def allocate_producer_id(self) -> int:

@@ -433,9 +433,31 @@ def merged_log_dirs(
             merged[place] = log_dir
         elif not log_dir.is_online:
             merged[place] = merged[place]._replace(
-                is_online=False, problem=log_dir.problem, todo=log_dir.todo
+                is_online=False,
+                problem=log_dir.problem,
+                todo=log_dir.todo or merged[place].todo,
             )
     return list(merged.values())
+
+
+def why_unread(snapshot: Snapshot, record: DirRecord) -> str | None:
+    """Why no node uses a log dir that is recorded as online; None if one does.
+
+    One that has lost its identity, or whose disk is not mounted, is reported by its path alone.
+    """
+    entries = [
+        entry
+        for seen in snapshot.observed.values()
+        for entry in (() if seen.report is None else seen.report.dirs)
+    ]
+    own = [entry for entry in entries if entry.directory_id == record.directory_id]
+    if any(entry.state != "offline" for entry in own):
+        return None
+    nameless = [e for e in entries if e.directory_id is None and e.path == record.path]
+    for entry in (*own, *nameless):
+        if entry.state == "offline":
+            return entry.why
+    return "no running node has it"
 
 
 def _why_offline(record: DirRecord | None, reported: str | None) -> str | None:

@@ -1,6 +1,7 @@
 """What LogActors say becomes events and checkpoints."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import pytest
 
@@ -98,6 +99,18 @@ def test_an_actor_that_waits_for_its_config_is_told_it() -> None:
     round = Round(FakeLog(said=says(config_version=1), states=["learning"]))
     assert round.run() == []
     wait_for(lambda: round.actors.learned == [ORDER])
+
+
+@pytest.mark.parametrize("state", ["new", "learning"])
+def test_an_actor_that_was_adopted_and_started_again_without_an_order_is_gone(
+    state: Literal["new", "learning"],
+) -> None:
+    round = Round(FakeLog(said=says(), states=[state]))
+    round.order = None
+    gone: list[Event] = [ActorGone(partition=ORDERS.partition)]
+    round.run()
+    wait_for(lambda: round.told == gone)
+    assert round.actors.learned == []
 
 
 def test_nobody_is_asked_where_nothing_is_served() -> None:

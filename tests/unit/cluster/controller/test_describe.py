@@ -18,6 +18,7 @@ from raylog.cluster.controller.describe import (
     has_settled,
     is_settled,
     topic_metadata,
+    why_unread,
 )
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.observed import SUSPECT_MS, Observed
@@ -154,6 +155,27 @@ def test_an_offline_log_dir_is_used_again_by_an_explicit_word_only() -> None:
     (log_dir,) = describe_log_dirs(view)
     assert (log_dir.is_online, log_dir.problem, log_dir.partitions) == (False, "EIO", 1)
     assert "raylog log-dirs online /disk" in log_dir.todo
+
+
+UNREAD = DirReport(
+    directory_id=None, path="/disk", state="offline", why="meta.properties is missing"
+)
+
+
+@pytest.mark.parametrize(
+    ("record", "reported", "why"),
+    [
+        (DIR, report(), None),
+        (DIR, replace(report(), dirs=(UNREAD,)), "meta.properties is missing"),
+        (replace(DIR, path="/b"), replace(report(), dirs=(UNREAD,)), "no running node has it"),
+        (replace(DIR, directory_id="unseen"), report(), "no running node has it"),
+        (DIR, None, "no running node has it"),
+    ],
+)
+def test_a_log_dir_that_is_recorded_as_online_may_be_read_by_nobody(
+    record: DirRecord, reported: Report | None, why: str | None
+) -> None:
+    assert why_unread(snapshot(desired(record), reported), record) == why
 
 
 def test_what_does_not_exist_is_refused_by_its_name() -> None:

@@ -3,13 +3,14 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from raylog.actors.errors import NotLeader, TopicExists, UnknownTopicOrPartition
 from raylog.cluster.controller.events import NodesSeen
 from raylog.cluster.controller.shell import LONGEST_PAUSE_S, again_until_open
-from raylog.storage.errors import InvalidConfig, LogLocked, StorageError
+from raylog.storage.errors import InvalidConfig, LogDirOffline, LogLocked, StorageError
 from raylog.storage.names import TopicPartition
 from tests.harness.control_nodes import PerfectNode
 from tests.harness.controller_shells import ShellPlay
@@ -99,6 +100,22 @@ def test_a_log_dir_that_was_offline_is_used_again_when_it_was_read_back(play: Sh
     assert "raylog log-dirs online /dir-a" in (problem.todo or "")
     assert commanding.log_dir_online("/dir-a") == "returning"
     play.is_soon(lambda: node.dirs["dir-a"].is_read_back, "it is read back")
+
+
+def test_a_log_dir_that_no_node_could_read_is_not_said_to_be_online(play: ShellPlay) -> None:
+    play.begin()
+    commanding = play.shell.commanding
+    assert commanding.log_dir_online("/dir-a") == "online"
+    dirs = play.managers.nodes["a"].dirs
+    dirs["dir-a"] = replace(
+        dirs["dir-a"], directory_id=None, state="offline", why="meta.properties is missing"
+    )
+    play.managers.reports("a")
+    play.is_soon(
+        lambda: not all(d.is_online for d in play.shell.lookups.log_dirs()), "it is noticed"
+    )
+    with pytest.raises(LogDirOffline, match=r"meta\.properties is missing"):
+        commanding.log_dir_online("/dir-a")
 
 
 def test_why_the_own_node_takes_no_part_is_raised_by_the_start(play: ShellPlay) -> None:

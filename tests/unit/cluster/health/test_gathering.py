@@ -115,6 +115,13 @@ def test_what_is_recorded_of_a_log_dir_counts_and_what_its_log_manager_knows_is_
     assert merged_log_dirs([told], [DIR_A1]) == [told]
 
 
+def test_the_advice_of_a_log_manager_is_kept_where_the_controller_has_none() -> None:
+    told = log_dir("a", "/1", is_online=False)._replace(todo="restore the file")
+    known = LogDirStatus.offline("a", "/1", None, "meta.properties is missing")
+    (merged,) = merged_log_dirs([told], [known])
+    assert merged.todo == "restore the file"
+
+
 def test_a_topic_that_is_not_described_in_time_is_left_out(actors: Actors) -> None:
     actors.hang(("Controller", "describe_topic"))
     facts = gather_facts("test", timeout_s=3)
