@@ -72,5 +72,10 @@ class CleaningStates(Generic[LogName]):
         self._uncleanable[name] = why
 
     def keep(self, names: Collection[LogName]) -> None:
-        """Forget uncleanable logs that are no longer there: one of the same name may come."""
+        """Only these logs are still there, and the same: one of the same name may come.
+
+        What is known of others is forgotten, and their rounds are given up.
+        """
+        for name in self._running.keys() - {*names}:
+            self.abort(name)
         self._uncleanable = {name: why for name, why in self._uncleanable.items() if name in names}

@@ -220,6 +220,15 @@ def test_a_log_that_cannot_be_compacted_is_left_alone_until_it_is_gone_and_the_o
     assert [status.partition for status in one.status()] == ["b-0"]
 
 
+def test_the_round_over_a_log_that_no_order_names_any_more_is_given_up(node: Node) -> None:
+    node.add(A, 12)
+    one, before = compactor(node), node.offsets(A)
+    node.before_view = lambda: one.order(upkeep_order([]))
+    assert not turn(one, node)
+    assert node.offsets(A) == before
+    assert node.written == []
+
+
 def test_a_mistake_of_ours_gives_one_log_up_not_the_thread(node: Node) -> None:
     node.add(A, 12)
     node.errors[A] = ValueError("a mistake")

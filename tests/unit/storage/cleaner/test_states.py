@@ -55,3 +55,16 @@ def test_an_uncleanable_log_is_left_alone_until_it_is_gone(states: CleaningState
     assert states.free(["a", "b"]) == ["b"]
     states.keep(["b"])
     assert states.free(["a", "b"]) == ["a", "b"], "a new log of that name"
+
+
+def test_the_round_of_a_log_that_is_gone_is_given_up(
+    states: CleaningStates[str],
+) -> None:
+    states.begin("a")
+    states.begin("b")
+    states.keep(["b"])
+    with pytest.raises(CleaningAborted):
+        states.check("a")
+    states.check("b")
+    assert not states.end("a")
+    assert states.end("b")
