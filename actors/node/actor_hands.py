@@ -24,17 +24,11 @@ from raylog.actors.node.events import Event, Finished, Served
 from raylog.actors.node.instructions import Configure, EndLog, KillActor, StartLog
 from raylog.actors.node.log_actors import LogActors, served_of
 from raylog.actors.node.log_start import Effort, Ending, LogDisk, LogStart, NodeFacts
+from raylog.actors.node.log_states import is_unchanged
 from raylog.actors.node.timer import Timer
 from raylog.actors.node.workers import Pools, Workers, work_failed
 from raylog.actors.node_messages import LogOrder, LogSays
-from raylog.storage.errors import (
-    CorruptCheckpoint,
-    FlushedRecordsMissing,
-    LogMissing,
-    LogShorterThanFlushed,
-    RaylogError,
-    TopicIdUnreadable,
-)
+from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -44,15 +38,6 @@ STARTS_AT_ONCE, ASKS_AT_ONCE, KILLS_AT_ONCE = 64, 64, 64
 CLOSE_TIMEOUT_S = 540.0
 # Who is to be killed is asked where it lives, so long.
 KILL_SAYS_TIMEOUT_S = 2.0
-
-# Why a log is not opened, with all of its records where they were.
-UNCHANGED = (
-    CorruptCheckpoint,
-    FlushedRecordsMissing,
-    LogMissing,
-    LogShorterThanFlushed,
-    TopicIdUnreadable,
-)
 
 ActorInstruction = StartLog | Configure | EndLog | KillActor
 
@@ -195,8 +180,8 @@ class ActorHands:
         )
         try:
             served = start.run()
-        except UNCHANGED:
-            if start.has_met_one_actor and not was_touched:
+        except RaylogError as error:
+            if is_unchanged(error) and start.has_met_one_actor and not was_touched:
                 with self._lock:
                     self._touched.discard(work.log)
             raise

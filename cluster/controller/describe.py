@@ -165,14 +165,13 @@ def describe_partition(snapshot: Snapshot, record: PartitionRecord) -> Partition
     """Where a partition is, or why it is not."""
     node_id = _node_id_serving(snapshot, record)
     problem = None if node_id is not None else problem_of(snapshot, record)
-    is_error = isinstance(problem, RaylogError)
     return PartitionDescription(
         partition=record.log.partition.partition,
         directory_id=record.directory or "",
         node_id=node_id,
         folder=_folder(snapshot, record) if node_id is not None else None,
         problem=problem.problem if isinstance(problem, RaylogError) else problem,
-        todo=_todo(problem) if is_error else None,
+        todo=_todo(problem),
     )
 
 

@@ -47,7 +47,6 @@ class _Line:
     def __init__(self, node: str, managers: LogManagers, put: Callable[[Silent], None]) -> None:
         self.node = node
         self.problem: RaylogError | None = None  # why the last call failed; None: it went well
-        self.starts = 0  # how often starting it has ended, well or not
         self._managers, self._put = managers, put
         self._changed = threading.Condition()
         self._is_start_wanted = self._is_stopped = self._is_end = False
@@ -100,7 +99,6 @@ class _Line:
         try:
             self._managers.start(self.node)
         finally:
-            self.starts += 1
             with self._changed:
                 is_end = self._is_end
             if is_end:  # it was created behind the back of who ended all the others
@@ -144,12 +142,6 @@ class Managers:
         with self._lock:
             lines = list(self._lines.values())
         return {line.node: line.problem for line in lines if line.problem is not None}
-
-    def has_tried(self, node: str) -> bool:
-        """Whether starting the node's LogManager has ended once, well or not."""
-        with self._lock:
-            line = self._lines.get(node)
-        return line is not None and line.starts > 0
 
     def keep(self, nodes: Collection[str]) -> None:
         """Only these nodes are there now: nothing is said to the others any more."""

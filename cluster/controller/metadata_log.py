@@ -111,11 +111,6 @@ class MetadataLog:
                 self._failed = StorageError(self.folder, str(error))
             raise self._failed from error
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether a write or an fsync failed: what is on the disk is not known."""
-        return self._failed is not None
-
     def close(self) -> None:
         """Orderly end. Raises StorageError, with the folder unlocked all the same."""
         try:

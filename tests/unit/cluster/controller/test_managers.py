@@ -141,7 +141,8 @@ def test_a_node_that_is_back_keeps_the_log_manager_that_was_being_started(world:
     world.managers.start_manager("a")
     wait_for(lambda: world.recorder.entered == ["a", "a"], what="it is started anew")
     gate.set()
-    wait_for(lambda: world.managers.has_tried("a"), what="the new start ends")
+    world.managers.tell("a", orders(1))
+    wait_for(lambda: world.recorder.told == [("a", 1)], what="the new start ends")
     wait_for(lambda: not lines_of("a")[1:], what="the old line ends")
     assert world.recorder.killed == []
 
