@@ -91,6 +91,13 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """End the log's actor and keep its folder: it belongs to no topic. ``SetAside`` follows."""
+
+    log: LogId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetAside:
     """Keep a folder that belongs to no topic under a name that is in nobody's way.
 
@@ -123,7 +130,7 @@ class KeepOut:
     why: str
 
 
-Order = Create | Serve | Move | Remove | SetAside | ReadBack | KeepOut
+Order = Create | Serve | Move | Remove | End | SetAside | ReadBack | KeepOut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +177,10 @@ class Confirmed:
 class DirReport:
     """A log dir. ``directory_id``: None where it could not even be read.
 
-    ``usable_bytes``: what may still be written; -1 where nobody knows. ``is_read_back``: whether
-    its logs were read back from the disk in this life, as ``ReadBack`` wants it.
+    ``why``: why it is offline; or why it takes no orders now although it is online (its disk may
+    hang): what is ordered of it waits. Empty where all is well. ``usable_bytes``: what may still
+    be written; -1 where nobody knows. ``is_read_back``: whether its logs were read back from the
+    disk in this life, as ``ReadBack`` wants it.
     """
 
     directory_id: str | None
@@ -180,6 +189,11 @@ class DirReport:
     why: str = ""
     usable_bytes: int = -1
     is_read_back: bool = False
+
+    @property
+    def takes_orders(self) -> bool:
+        """Whether it is online, and has the epoch of the Controller that its node obeys."""
+        return self.state == "online" and not self.why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

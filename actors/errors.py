@@ -6,7 +6,7 @@ Errors of a log or a disk are in ``raylog.storage.errors``. Users import all of 
 
 from typing import Any, ClassVar
 
-from raylog.storage.errors import RaylogError, RecordTooLarge
+from raylog.storage.errors import LogMissing, RaylogError, RecordTooLarge
 
 
 class UnknownTopicOrPartition(RaylogError):
@@ -141,6 +141,23 @@ class NotLeader(RaylogError):
     )
 
 
+class ActorAway(NotLeader):
+    """An actor did not answer: Ray starts it again, or its node is down.
+
+    Whether the request took effect is not known.
+    """
+
+
+class NotController(NotLeader):
+    """The broker's Controller takes no requests yet. Nothing was changed."""
+
+    code, error_name = 41, "NOT_CONTROLLER"
+    template = (
+        "{partition} takes no requests now: {why}; nothing was changed. Clients ask again until "
+        "their timeout"
+    )
+
+
 class LogRefused(NotLeader):
     """The partition's actor did not open its log; ``error`` is the class of its error."""
 
@@ -225,6 +242,17 @@ class ReadTimedOut(RequestTimedOut):
     template = (
         "{what}: no answer within {timeout_ms} ms; this request changes nothing. Check `raylog "
         "status`, then retry"
+    )
+
+
+class NothingChanged(RequestTimedOut):
+    """The Controller took no requests for all the time. The request did not take effect."""
+
+    fields = ("what", "timeout_ms", "why")
+    why: str
+    template = (
+        "{what}: the Controller took no requests within {timeout_ms} ms ({why}); nothing was "
+        "changed. Check `raylog health`, then retry"
     )
 
 
@@ -325,6 +353,19 @@ class RayNotFound(RaylogError):
     )
 
 
+class RayNotStarted(RaylogError):
+    """Ray could not be started on this machine. Nothing of the broker was started."""
+
+    code, error_name = 15, "COORDINATOR_NOT_AVAILABLE"
+    fields = ("why",)
+    why: str
+    template = (
+        "Ray could not be started on this machine ({why}); try again when the machine has less to "
+        "do. If that fails, too: the logs in session_latest/logs of Ray's folder (/tmp/ray, or "
+        "$RAY_TMPDIR/ray) say why"
+    )
+
+
 class ForkedProcess(RaylogError):
     """A process uses what belongs to the process that it was forked from: its threads are there."""
 
@@ -393,10 +434,17 @@ class TooManyPartitions(RaylogError):
     most: int
     rooms: str
     template = (
-        "topic {topic!r}: {partitions} more partitions are asked for, and the memory and processes "
-        "of the nodes allow {most} ({rooms}), since each is a process; make fewer, or add memory "
-        "or a node"
+        "topic {topic!r} cannot get {partitions} partitions: each is a process, and the nodes have "
+        "memory and threads for only {most} more ({rooms}); "
     )
+
+    def __str__(self) -> str:
+        return super().__str__() + self.advice
+
+    @property
+    def advice(self) -> str:
+        more_room = "add a node, or memory, or raise the limit of threads"
+        return f"ask for at most {self.most}, or {more_room}" if self.most else more_room
 
 
 class LabelShared(RaylogError):
@@ -438,6 +486,49 @@ class MetadataInDoubt(RaylogError):
         "the cluster's metadata is in several log dirs, and {why} ({found}); keep the "
         "__cluster_metadata-0 of the log dir that was used last, move the others away, and start "
         "the broker again"
+    )
+
+
+class MetadataMissing(LogMissing):
+    """A cluster has been here, and nobody has found its metadata. Nothing was changed."""
+
+    template = (
+        "{path}: {why}; bring the metadata back: mount its disk, start its node, or restore "
+        "__cluster_metadata-0 from a copy; then start the broker again, and all topics are there. "
+        "Only if it is lost for good: `raylog start --new-cluster` begins a cluster without "
+        "topics. The folders of the old partitions are kept, renamed -stray; their topics are "
+        "gone (docs/OPERATIONS.md, Metadata that is missing)"
+    )
+
+
+class MetadataUnreadable(LogMissing):
+    """The only copy of a cluster's metadata cannot be read. Nothing was changed."""
+
+    template = (
+        "{path}: {why}; repair its disk, or restore this folder from a copy, then start the broker "
+        "again. Do not remove the folder: it may be mended. Without a copy: docs/OPERATIONS.md, "
+        "Damaged metadata"
+    )
+
+
+class OlderMetadata(RaylogError):
+    """The cluster's metadata is from the past: its log dirs have obeyed a newer Controller.
+
+    ``found``: where it is. ``epoch``: of the last Controller that it knows. ``seen``: who knows a
+    newer one, with its epoch.
+    """
+
+    code, error_name = 104, "INCONSISTENT_CLUSTER_ID"
+    fields = ("found", "epoch", "seen")
+    found: str
+    epoch: int
+    seen: str
+    template = (
+        "the cluster's metadata in {found} is older than its log dirs: it ends with the Controller "
+        "of epoch {epoch}, and there was a newer one ({seen}). Stop the broker, put the newer "
+        "__cluster_metadata-0 in its place, and start the broker. Where it is lost for good, start "
+        "once with `raylog start --older-metadata` (raylog.start(older_metadata=True)): what the "
+        "older metadata does not know is set aside then, and not deleted"
     )
 
 

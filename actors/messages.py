@@ -228,7 +228,7 @@ class LogDirStatus(NamedTuple):
     path: str
     directory_id: str  # empty where it could not even be read
     is_online: bool
-    problem: str | None
+    problem: str | None  # why it is offline; or, of one that is online, why it takes no orders now
     partitions: int
     size_bytes: int  # of the partitions' files
     total_bytes: int  # of the file system

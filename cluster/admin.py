@@ -5,10 +5,11 @@
         print(future.result())
 
 Nothing here waits, and nothing raises what a future can tell: of several topics each succeeds or
-fails by itself. A future ends within ``timeout_s``: with RequestTimedOut where nobody knows whether
-the request took effect, with ReadTimedOut where it changes nothing. Arguments that can mean nothing
-raise InvalidRequest at once. ``Broker`` has the same for one topic at a time, which waits until it
-is done.
+fails by itself. A request waits while the Controller is started again. A future ends within
+``timeout_s``: with RequestTimedOut where nobody knows whether the request took effect, with
+NothingChanged where it did not, with ReadTimedOut where it changes nothing. Arguments that can mean
+nothing raise InvalidRequest at once. ``Broker`` has the same for one topic at a time, which waits
+until it is done.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +23,8 @@ from raylog.actors.messages import ConfigEntry
 from raylog.actors.requests import READ_UNCOMMITTED, OffsetAnswer
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.stubs import LogActorStub
+from raylog.cluster.client.commanding import Command
+from raylog.cluster.client.commands import altering, asking, creating, delete_topic, extending
 from raylog.cluster.client.connection import TopicMetadata
 from raylog.cluster.client.consumer.places import offset_of, partition_of, timestamp_of
 from raylog.cluster.client.offsets import list_offsets
@@ -71,11 +74,10 @@ class Admin:
         InvalidTopic, TopicExists, TopicBusy, InvalidPartitions, InvalidConfig, NoLogDirs.
         """
         requests = {
-            entry.topic: partial(
-                ControllerStub.create_topic,
-                topic=entry.topic,
-                partitions=entry.partitions,
-                config=dict(entry.config or {}),
+            entry.topic: creating(
+                entry.topic,
+                entry.partitions,
+                dict(entry.config or {}),
                 validate_only=validate_only,
             )
             for entry in _new_topics(topics)
@@ -91,12 +93,7 @@ class Admin:
     ) -> "dict[str, Future[TopicDescription]]":
         """Extend topics to so many partitions: topic -> total. See ``Broker.add_partitions``."""
         requests = {
-            topic: partial(
-                ControllerStub.add_partitions,
-                topic=topic,
-                total=total,
-                validate_only=validate_only,
-            )
+            topic: extending(topic, total, validate_only=validate_only)
             for topic, total in totals.items()
         }
         return self._ask_controller("extending", requests, timeout_s)
@@ -105,9 +102,11 @@ class Admin:
         self, topics: Iterable[str], *, timeout_s: float = TIMEOUT_S
     ) -> "dict[str, Future[None]]":
         """Delete topics and their records. UnknownTopicOrPartition, TopicBusy."""
-        return self._ask_controller(
-            "deleting", _each(ControllerStub.delete_topic, topics), timeout_s
-        )
+        limit_s = _seconds(timeout_s)
+        return {
+            topic: delete_topic(self._connection, topic, limit_s, patience_s=limit_s)
+            for topic in _check_distinct(topics)
+        }
 
     def describe_topics(
         self, topics: Iterable[str], *, timeout_s: float = TIMEOUT_S
@@ -119,21 +118,14 @@ class Admin:
 
     def list_topics(self, *, timeout_s: float = TIMEOUT_S) -> "Future[list[str]]":
         """The names of all topics, sorted."""
-        return self._connection.ask_controller(
-            "listing topics",
-            _seconds(timeout_s),
-            ControllerStub.list_topics,
-            is_read=True,
+        return self._command(
+            "listing topics", _seconds(timeout_s), asking(ControllerStub.list_topics), is_read=True
         )
 
     def describe_cluster(self, *, timeout_s: float = TIMEOUT_S) -> "Future[ClusterDescription]":
         """The cluster's id, its nodes, and where its Controller runs."""
-        return self._connection.ask_controller(
-            "describing the cluster",
-            _seconds(timeout_s),
-            ControllerStub.describe_cluster,
-            is_read=True,
-        )
+        request = asking(ControllerStub.describe_cluster)
+        return self._command("describing the cluster", _seconds(timeout_s), request, is_read=True)
 
     # -- configs -----------------------------------------------------------------------------------
 
@@ -167,9 +159,8 @@ class Admin:
         for topic, values in changes.items():
             _check_mapping(f"changes[{topic!r}]", values)
         requests = {
-            topic: partial(
-                ControllerStub.alter_topic_config,
-                topic=topic,
+            topic: altering(
+                topic,
                 changes={key: value for key, value in values.items() if value is not None},
                 delete=[key for key, value in values.items() if value is None],
                 validate_only=validate_only,
@@ -181,7 +172,7 @@ class Admin:
     def _ask_controller(
         self,
         what: str,
-        requests: Mapping[str, Callable[[ControllerStub], Call[Answer]]],
+        requests: Mapping[str, Command[Answer]],
         timeout_s: float,
         *,
         is_read: bool = False,
@@ -189,11 +180,14 @@ class Admin:
         """A request for each topic. ``what``: as errors say it, with the topic behind."""
         limit_s = _seconds(timeout_s)
         return {
-            topic: self._connection.ask_controller(
-                f"{what} {topic}", limit_s, request, is_read=is_read
-            )
+            topic: self._command(f"{what} {topic}", limit_s, request, is_read=is_read)
             for topic, request in requests.items()
         }
+
+    def _command(
+        self, what: str, limit_s: float, request: Command[Answer], *, is_read: bool
+    ) -> "Future[Answer]":
+        return self._connection.command(what, limit_s, request, patience_s=limit_s, is_read=is_read)
 
     # -- offsets -----------------------------------------------------------------------------------
 
@@ -293,11 +287,9 @@ class Admin:
         }
 
 
-def _each(
-    ask: Callable[..., Call[Answer]], topics: Iterable[str]
-) -> dict[str, Callable[[ControllerStub], Call[Answer]]]:
-    """The same request for each topic."""
-    return {topic: partial(ask, topic=topic) for topic in _check_distinct(topics)}
+def _each(ask: Callable[..., Call[Answer]], topics: Iterable[str]) -> dict[str, Command[Answer]]:
+    """The same question for each topic."""
+    return {topic: asking(partial(ask, topic=topic)) for topic in _check_distinct(topics)}
 
 
 def _new_topics(topics: Iterable[NewTopic | str]) -> list[NewTopic]:

@@ -1,4 +1,4 @@
-"""The object that users have: start a broker on a Ray cluster or connect to one, topics, clients.
+"""The object that users have: topics, clients, and what a running broker tells.
 
 A broker is a set of detached actors in one namespace of a Ray cluster: it outlives the process that
 started it (unless that process started Ray too). ``Broker`` is a light handle: make as many as you
@@ -8,14 +8,14 @@ like, in drivers, tasks and actors, and pass it between them.
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from raylog.actors.errors import (
     THROTTLED,
     BrokerNotFound,
-    BrokerRunning,
     InvalidRequest,
     NotLeader,
     RequestTimedOut,
@@ -27,8 +27,8 @@ from raylog.actors.messages import (
     PartitionStatus,
     RetentionStatus,
 )
-from raylog.actors.node.broker_config import BrokerConfig, names_log_dirs
 from raylog.actors.runtime.calls import (
+    CALL_TIMEOUT_S,
     OPEN_TIMEOUT_S,
     WORK_TIMEOUT_S,
     Call,
@@ -38,13 +38,11 @@ from raylog.actors.runtime.calls import (
 )
 from raylog.actors.runtime.clusters import (
     is_connected,
-    join_or_start_ray,
-    join_ray_with,
     leave_ray,
     own_address,
     stay_joined,
 )
-from raylog.actors.runtime.handles import create, kill
+from raylog.actors.runtime.handles import kill
 from raylog.actors.runtime.names import CONTROLLER, NAMESPACE
 from raylog.actors.runtime.stubs import (
     CompactionActorStub,
@@ -56,7 +54,8 @@ from raylog.actors.runtime.stubs import (
     find_retention_actor,
 )
 from raylog.cluster.client.added_partitions import partitions_added
-from raylog.cluster.config_file import read_config_file
+from raylog.cluster.client.commanding import Command
+from raylog.cluster.client.commands import altering, asking, creating, delete_topic, extending
 from raylog.cluster.controller.describe import (
     PartitionDescription,
     TopicDescription,
@@ -64,8 +63,9 @@ from raylog.cluster.controller.describe import (
 )
 from raylog.cluster.controller.stub import ControllerStub, find_controller
 from raylog.cluster.running import Running, running_parts
-from raylog.storage.errors import InvalidConfig, LogClosed, RaylogError
+from raylog.storage.errors import LogClosed, RaylogError
 from raylog.storage.names import TopicPartition
+from raylog.storage.state.properties import is_directory_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,102 +93,13 @@ STATUS_TIMEOUT_S = 10.0
 LOG_DIRS_TIMEOUT_S = 5.0
 
 
-def start(
-    log_dirs: Sequence[str] | None = None,
-    *,
-    config: Mapping[str, Any] | str | os.PathLike[str] | None = None,
-    address: str | None = None,
-    namespace: str = NAMESPACE,
-    ray_options: Mapping[str, Any] | None = None,
-    new_cluster: bool = False,
-) -> "Broker":
-    """Start a broker and return when it serves.
-
-    Joins the Ray cluster that this process is connected to, or the one at ``address`` or
-    RAY_ADDRESS; without them, or where they say "local", it starts Ray on this machine
-    (``ray_options`` go to ``ray.init``) and :meth:`Broker.stop` ends it again.
-
-    ``log_dirs``: folders for partitions, on every node alike, made if missing (their parents must
-    exist); a node can have its own in the environment variable RAYLOG_LOG_DIRS. ``config``: Kafka's
-    broker keys (docs/CONFIG.md), or a YAML file of them. ``namespace``: one broker a namespace.
-
-    On a Ray cluster over disks that hold a raylog cluster already it goes on with that one,
-    whichever node asks. A new cluster begins only where nothing speaks of an older one.
-    ``new_cluster``: also where log dirs belong to a cluster whose metadata is lost, or a log dir
-    cannot be read. Topics are unknown then; the folders of their partitions are set aside.
-
-    Raises InvalidConfig, InvalidLogDir, LogLocked, LogMissing, MetadataInDoubt,
-    InconsistentClusterId, SeveralClusters, BrokerRunning, RayNotFound; nothing is left running
-    then.
-    """
-    settings = (
-        read_config_file(config) if isinstance(config, str | os.PathLike) else dict(config or {})
-    )
-    if log_dirs is not None:
-        settings["log.dirs"] = [log_dirs] if isinstance(log_dirs, str) else list(log_dirs)
-    elif not names_log_dirs(settings) and os.environ.get("RAYLOG_LOG_DIRS"):
-        settings["log.dirs"] = os.environ["RAYLOG_LOG_DIRS"]
-    if not names_log_dirs(settings):
-        raise InvalidConfig("log.dirs", None, "give at least one folder for partitions")
-    settings["log.dirs"] = [os.path.abspath(path) for path in BrokerConfig.parse(settings).log_dirs]
-    parsed = BrokerConfig.parse(settings)
-    owns_ray = join_or_start_ray(address, ray_options)
-    try:
-        if find_controller(namespace) is not None:
-            raise BrokerRunning(namespace)
-        _start_controller(namespace, parsed, new_cluster)
-    except BaseException:
-        if owns_ray:
-            leave_ray()
-        raise
-    return Broker(namespace, own_address(), is_starter=True, owns_ray=owns_ray)
-
-
-def _start_controller(namespace: str, config: BrokerConfig, new_cluster: bool) -> None:
-    # Whoever only connects, as each of Spark's processes does, needs none of it.
-    from raylog.cluster.controller.controller_actor import Controller
-    from raylog.cluster.controller.home import find_home
-
-    node, home = find_home(config, new_cluster)
-    controller = ControllerStub(create(Controller, CONTROLLER, namespace, node, namespace, config))
-    try:
-        controller.start(new_cluster, home).get(WORK_TIMEOUT_S)
-    except BrokerRunning:
-        raise  # somebody else's, started at the same time
-    except BaseException:  # KeyboardInterrupt, too: what is half started is not left to itself
-        try:
-            controller.shutdown().get(OPEN_TIMEOUT_S)
-        except RaylogError as error:
-            logger.warning(
-                "the broker did not start, and its parts did not stop in order: %s", error
-            )
-        finally:
-            kill(CONTROLLER, namespace)
-        raise
-
-
-def connect(address: str | None = None, namespace: str = NAMESPACE) -> "Broker":
-    """The broker that runs in ``namespace``; from any driver, task or actor.
-
-    Looks in the Ray cluster that this process is connected to, or at ``address``, or in
-    RAY_ADDRESS; without any in all Ray clusters of this machine. Raises BrokerNotFound,
-    RayNotFound, SeveralBrokers.
-    """
-    if is_connected():
-        if find_controller(namespace) is None:
-            raise BrokerNotFound(namespace)
-    else:
-        join_ray_with(lambda: find_controller(namespace) is not None, namespace, address)
-    return Broker(namespace, own_address())
-
-
 class Broker:
     """A broker, seen from one process.
 
     It can be pickled: its copy works in any process that can reach the Ray cluster, and connects to
     it on first use where the process is not connected. As a context manager it stops the broker in
-    the end if it is the object that :func:`start` returned; any other, and any copy, leaves the
-    broker running.
+    the end if it is the object that :func:`raylog.start` returned; any other, and any copy, leaves
+    the broker running.
     """
 
     def __init__(
@@ -239,6 +150,18 @@ class Broker:
             raise BrokerNotFound(self.namespace)
         return controller
 
+    def _command(self, what: str, command: Command[Answer], timeout_s: float) -> Answer:
+        """Ask the Controller, and again while it is away: see ``commanding.py``."""
+        self._join()
+        return self.connection().command(what, timeout_s, command).result()
+
+    def _ask_controller(self, what: str, ask: Callable[[ControllerStub], Call[Answer]]) -> Answer:
+        """As ``_command``, of what changes nothing."""
+        self._join()
+        asked = self.connection().command(what, CALL_TIMEOUT_S, asking(ask), is_read=True)
+        answer: Answer = asked.result()
+        return answer
+
     # -- topics ------------------------------------------------------------------------------------
 
     def create_topic(
@@ -254,8 +177,8 @@ class Broker:
             raise InvalidRequest(
                 "config", config, "must be a dict of Kafka's topic keys and their values"
             )
-        call = self._controller().create_topic(topic, partitions, dict(config or {}))
-        return call.get(WORK_TIMEOUT_S)
+        command = creating(topic, partitions, dict(config or {}))
+        return self._command(f"creating {topic}", command, WORK_TIMEOUT_S)
 
     def alter_topic_config(
         self,
@@ -277,19 +200,20 @@ class Broker:
                 "set", set, "must be a dict of Kafka's topic keys and their values"
             )
         keys = [delete] if isinstance(delete, str) else list(delete)
-        call = self._controller().alter_topic_config(topic, dict(set or {}), keys)
-        return call.get(OPEN_TIMEOUT_S)
+        command = altering(topic, dict(set or {}), keys)
+        return self._command(f"configuring {topic}", command, OPEN_TIMEOUT_S)
 
     def topic_config(self, topic: str) -> list[ConfigEntry]:
         """Every key of a topic's config, by name, with its value and who set it.
 
         Raises UnknownTopicOrPartition.
         """
-        return self._controller().topic_config(topic).get()
+        ask = partial(ControllerStub.topic_config, topic=topic)
+        return self._ask_controller(f"the config of {topic}", ask)
 
     def broker_config(self) -> list[ConfigEntry]:
         """Every key of the broker's config, by name, with its value and who set it."""
-        return self._controller().broker_config().get()
+        return self._ask_controller("the broker's config", ControllerStub.broker_config)
 
     def add_partitions(self, topic: str, total: int) -> TopicDescription:
         """Extend a topic to ``total`` partitions; when this returns the new ones serve.
@@ -299,7 +223,8 @@ class Broker:
         ``metadata.max.age.ms``. Raises UnknownTopicOrPartition, InvalidPartitions unless there are
         fewer now, TopicBusy, NoLogDirs; then nothing is changed.
         """
-        described = self._controller().add_partitions(topic, total).get(WORK_TIMEOUT_S)
+        command = extending(topic, total)
+        described = self._command(f"extending {topic}", command, WORK_TIMEOUT_S)
         partitions_added(self.namespace, topic, len(described.partitions))
         return described
 
@@ -310,17 +235,25 @@ class Broker:
         partition changes over; nothing acknowledged is lost. The topic can be neither deleted nor
         extended meanwhile. ``replica.alter.log.dirs.io.max.bytes.per.second`` slows it down.
 
-        ``log_dir``: a path or directory id, see :meth:`log_dirs`. Raises UnknownTopicOrPartition,
+        ``log_dir``: a path or directory id, see :meth:`log_dirs`; a relative path is below this
+        process's working directory. Raises UnknownTopicOrPartition,
         InvalidRequest, TopicBusy, NoRoom; the partition serves on where it was then.
         """
-        call = self._controller().move_partition(topic, partition, log_dir)
-        moved = call.get(WORK_TIMEOUT_S)
+        log_dir = _absolute(log_dir)
+        command = asking(
+            partial(
+                ControllerStub.move_partition, topic=topic, partition=partition, log_dir=log_dir
+            )
+        )
+        what = f"moving {topic}-{partition}"
+        moved: PartitionDescription = self._command(what, command, WORK_TIMEOUT_S)
         self.forget(topic, partition)
         return moved
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and its records. Raises UnknownTopicOrPartition."""
-        self._controller().delete_topic(topic).get(OPEN_TIMEOUT_S)
+        self._join()
+        delete_topic(self.connection(), topic, OPEN_TIMEOUT_S).result()
         self._log_actors = {
             partition: log_actor
             for partition, log_actor in self._log_actors.items()
@@ -329,11 +262,12 @@ class Broker:
 
     def list_topics(self) -> list[str]:
         """The names of all topics, sorted."""
-        return self._controller().list_topics().get()
+        return self._ask_controller("listing topics", ControllerStub.list_topics)
 
     def describe_topic(self, topic: str) -> TopicDescription:
         """A topic, its config, and where its partitions are. Raises UnknownTopicOrPartition."""
-        return self._controller().describe_topic(topic).get()
+        ask = partial(ControllerStub.describe_topic, topic=topic)
+        return self._ask_controller(f"describing {topic}", ask)
 
     # -- partitions --------------------------------------------------------------------------------
 
@@ -529,11 +463,11 @@ class Broker:
 
     def cluster_id(self) -> str:
         """The id that the log dirs carry in ``meta.properties``."""
-        return self._controller().cluster_id().get()
+        return self._ask_controller("the cluster id", ControllerStub.cluster_id)
 
     def nodes(self) -> dict[str, str | None]:
         """Ray node id -> None where its LogManager obeys the Controller, else why it does not."""
-        return self._controller().nodes().get()
+        return self._ask_controller("the nodes", ControllerStub.nodes)
 
     def log_dirs(self) -> list[LogDirStatus]:
         """Every log dir of the nodes that answer.
@@ -541,7 +475,7 @@ class Broker:
         What it holds, what there is room for, why it is offline. Of a node that does not answer
         within seconds it is what the Controller knows, without sizes.
         """
-        known = self._controller().log_dirs().get()
+        known = self._ask_controller("the log dirs", ControllerStub.log_dirs)
         managers = {
             node: find_log_manager(node, self.namespace)
             for node in running_parts(self.namespace).log_managers
@@ -558,10 +492,12 @@ class Broker:
 
         Its logs are read back from the disk first, so what a failed fsync has left in the page
         cache does not count; then its partitions open. Returns at once with its state:
-        ``returning``, or ``online`` where it was not offline. ``log_dir``: a path or directory id,
-        see :meth:`log_dirs`. Raises InvalidRequest where no node, or several, have such a log dir.
+        ``returning``, or ``online`` where it was not offline. ``log_dir``: as of
+        :meth:`move_partition`. Raises InvalidRequest where no node, or several, have such a dir.
         """
-        return self._controller().log_dir_online(log_dir).get()
+        command = asking(partial(ControllerStub.log_dir_online, log_dir=_absolute(log_dir)))
+        state: str = self._command(f"using {log_dir} again", command, CALL_TIMEOUT_S)
+        return state
 
     def status(self) -> list[PartitionStatus]:
         """What every partition that answers within seconds says of itself, by name."""
@@ -653,3 +589,8 @@ class Broker:
         from raylog.cluster.controller.stopping import stop_nodes
 
         return stop_nodes(self.namespace)
+
+
+def _absolute(log_dir: str) -> str:
+    """A log dir's path as its node has it; a directory id stays."""
+    return log_dir if is_directory_id(log_dir) else os.path.abspath(log_dir)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from raylog.actors.runtime.handles import running
 from raylog.actors.runtime.names import (
     COMPACTION,
-    CONTROLLER,
     LOG,
     LOG_MANAGER,
     RETENTION,
@@ -23,10 +22,6 @@ class Running:
     """``names``: of all actors of the namespace."""
 
     names: frozenset[str]
-
-    @property
-    def has_controller(self) -> bool:
-        return CONTROLLER in self.names
 
     @property
     def log_managers(self) -> list[str]:

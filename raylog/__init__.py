@@ -32,7 +32,8 @@ __all__ = [
 if TYPE_CHECKING:
     from raylog import errors
     from raylog.cluster import spark
-    from raylog.cluster.broker import Broker, connect, start
+    from raylog.cluster.broker import Broker
+    from raylog.cluster.start import connect, start
     from raylog.storage.errors import RaylogError
     from raylog.storage.records.decode import decode_records, decode_table
     from raylog.storage.records.encode import encode_records
@@ -41,11 +42,11 @@ _MODULES = {"errors": "raylog.errors", "spark": "raylog.cluster.spark"}
 _HOMES = {
     "Broker": "raylog.cluster.broker",
     "RaylogError": "raylog.storage.errors",
-    "connect": "raylog.cluster.broker",
+    "connect": "raylog.cluster.start",
     "decode_records": "raylog.storage.records.decode",
     "decode_table": "raylog.storage.records.decode",
     "encode_records": "raylog.storage.records.encode",
-    "start": "raylog.cluster.broker",
+    "start": "raylog.cluster.start",
 }
 
 

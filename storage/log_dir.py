@@ -11,6 +11,7 @@
       replication-offset-checkpoint      by partition: the high watermark
       cleaner-offset-checkpoint          by compacted partition: where its compaction goes on
       controller-epoch                   the highest epoch of a Controller that was seen here
+      metadata-reserve                   room for the cluster's metadata, beside its log
       <topic>-<partition>/               a partition
       <topic>-<partition>.<id>-delete/   one that waits to be deleted
       <topic>-<partition>.<id>-stray/    one that belongs to no topic; it is kept

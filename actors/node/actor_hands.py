@@ -88,16 +88,28 @@ class ActorHands:
         with self._lock:
             return set(self._touched)
 
+    def forget(self, log: LogId) -> None:
+        """Nothing is left of the log here."""
+        with self._lock:
+            self._touched.discard(log)
+            self._homes.pop(log, None)
+
     def carry_out(self, work: ActorInstruction) -> None:
-        """Begin to; returns at once."""
+        """Begin to; returns at once. After ``stop`` it ends with NotLeader."""
         if isinstance(work, KillActor):
             kill = partial(self._kill, work, self._cancel(work.partition))
             self._kills.run(partial(self._answer, work.token, work, kill))
             return
         effort = Effort(token=work.token, partition=work.log.partition)
         with self._lock:
-            self._efforts[work.token] = effort
+            is_stopped = self._stopped.is_set()
+            if not is_stopped:
+                self._efforts[work.token] = effort
             home = self._homes.get(work.log)
+        if is_stopped:
+            error = NotLeader(str(work.log.partition), "its LogManager is stopping")
+            self._tell(Finished(token=work.token, error=error))
+            return
         job = partial(self._try, work, effort)
         if isinstance(work, StartLog):
             self._starts.run(("start", work.directory_id), job)
@@ -105,9 +117,12 @@ class ActorHands:
             self._asks.run(("ask", home), job)
 
     def stop(self) -> set[TopicPartition]:
-        """Cancel what is under way; returns the partitions of which actors may be starting."""
-        self._stopped.set()
+        """Cancel what is under way; returns the partitions of which actors may be starting.
+
+        What ended before was told before this returns, and nothing is begun any more.
+        """
         with self._lock:
+            self._stopped.set()
             efforts = list(self._efforts.values())
         for effort in efforts:
             effort.cancelled.set()
@@ -137,21 +152,21 @@ class ActorHands:
             if effort.token not in self._efforts:
                 return  # it was cancelled, and is answered
             effort.is_begun = True
-        self._answer(work.token, work, partial(self._carry_out, work, effort))
-
-    def _carry_out(self, work: StartLog | Configure | EndLog, effort: Effort) -> Served | None:
         try:
-            match work:
-                case StartLog():
-                    return self._start(work, effort)
-                case Configure():
-                    return self._configure(work)
-                case EndLog():
-                    self._end(work, effort)
-                    return None
-        finally:
+            self._answer(work.token, work, partial(self._carry_out, work, effort))
+        finally:  # after it was told: what is under way and what is told are all that there is
             with self._lock:
                 self._efforts.pop(effort.token, None)
+
+    def _carry_out(self, work: StartLog | Configure | EndLog, effort: Effort) -> Served | None:
+        match work:
+            case StartLog():
+                return self._start(work, effort)
+            case Configure():
+                return self._configure(work)
+            case EndLog():
+                self._end(work, effort)
+                return None
 
     def _answer(self, token: int, work: object, job: Callable[[], Served | None]) -> None:
         """Do a job and tell its end, once, whatever happens."""

@@ -64,15 +64,19 @@ class ConfirmedLogs:
         if before is None or before.version != now.version:
             self._shown[partition] = now
 
-    def obeyed(self, orders: Orders) -> None:
-        """An envelope is obeyed now."""
+    def obeyed(self, orders: Orders) -> list[LogId]:
+        """An envelope is obeyed now; returns the logs that it confirms."""
         made_ms = dict(self._made).get(orders.report)
         if made_ms is None:
-            return
+            return []
         others = self._logs_with_other_orders(orders)
+        confirmed: list[LogId] = []
         for shown in self._shown.values():
             if shown.since_report <= orders.report and shown.log not in others:
                 shown.confirmed_ms = made_ms
+                if shown.log is not None:
+                    confirmed.append(shown.log)
+        return confirmed
 
     def _logs_with_other_orders(self, orders: Orders) -> set[LogId]:
         """The logs that shall be otherwise than they are shown."""

@@ -1,11 +1,14 @@
 """Tells the Controller: reports, and refusals of orders. One call is under way at a time.
 
 Of several reports the newest is enough, so only that is kept. It is sent again each RETRY_S until
-the Controller has taken it: it may be away, and is told when it is back. A refusal is sent once.
+the Controller has taken it: it may be away, and is told when it is back, at once where it has made
+itself known. The answer of the one before may be late by seconds, and is not waited for then. A
+refusal is sent once.
 """
 
 import logging
 import threading
+from concurrent.futures import Future
 from typing import Protocol
 
 from raylog.actors.control import Report
@@ -21,7 +24,8 @@ RETRY_S = 1.0
 class ControllerPort(Protocol):
     """The Controller of the namespace, found by its name for each call. Raises RaylogError."""
 
-    def report(self, report: Report, timeout_s: float) -> None: ...
+    def report(self, report: Report, timeout_s: float, given_up: "Future[None]") -> None:
+        """``given_up``: when it ends nobody needs the answer any more, and this returns."""
 
     def refused(self, node: str, controller_epoch: int, timeout_s: float) -> None: ...
 
@@ -38,6 +42,8 @@ class ControllerLink:
         self._report: Report | None = None  # that the Controller has not taken yet
         self._refused_epoch: int | None = None
         self._is_stopped = False
+        self._is_hurried = False  # the Controller has made itself known since the last call began
+        self._given_up: Future[None] = Future()  # ends the wait for the answer to a report
         self._is_silent = False  # the last report was not taken, so that the next is not logged
         threading.Thread(target=self._run, name="controller-link", daemon=True).start()
 
@@ -51,6 +57,14 @@ class ControllerLink:
         """Tell a Controller that the node has seen this higher epoch."""
         with self._changed:
             self._refused_epoch = controller_epoch
+            self._changed.notify_all()
+
+    def hurry(self) -> None:
+        """The Controller is there: tell it at once what it has not taken."""
+        with self._changed:
+            self._is_hurried = True
+            if not self._given_up.done():
+                self._given_up.set_result(None)
             self._changed.notify_all()
 
     def stop(self) -> None:
@@ -82,16 +96,18 @@ class ControllerLink:
             warn(logger, "refusal-not-told", controller_epoch=controller_epoch, why=error)
 
     def _tell_report(self, report: Report) -> None:
+        with self._changed:
+            self._is_hurried, self._given_up = False, Future()
         try:
-            self._port.report(report, TELL_TIMEOUT_S)
+            self._port.report(report, TELL_TIMEOUT_S, self._given_up)
         except Exception as error:  # whatever Ray raises: it is told again
             if not self._is_silent or not isinstance(error, RaylogError):
                 warn(logger, "report-not-taken", number=report.number, why=error)
             self._is_silent = True
             with self._changed:
-                self._changed.wait_for(lambda: self._is_stopped, self._retry_s)
+                self._changed.wait_for(lambda: self._is_stopped or self._is_hurried, self._retry_s)
             return
         self._is_silent = False
         with self._changed:
-            if self._report is report:
+            if self._report is report and not self._is_hurried:
                 self._report = None

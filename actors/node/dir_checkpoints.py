@@ -126,15 +126,17 @@ class DirCheckpoints:
         """Write a Controller's epoch to the dir, fsynced; fine if the dir has a higher one."""
         self._locked(partial(self._log_dir.write_controller_epoch, controller_epoch))
 
-    def close(self, close: Callable[[], None]) -> None:
+    def close(self, close: Callable[[], None] | None = None) -> None:
         """Do ``close`` when nobody writes; nothing is written from then on. Fine if it is closed.
 
         After an error it is not closed.
         """
         with self._files:
-            if not self._is_closed:
+            if self._is_closed:
+                return
+            if close is not None:
                 close()
-                self._is_closed = True
+            self._is_closed = True
 
     def write_and_close(self, close: Callable[[], None]) -> None:
         """Write all files, and then ``close``. After an error it is not closed."""

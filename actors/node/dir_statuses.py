@@ -71,13 +71,13 @@ class DirStatuses:
             return LogDirStatus.offline(self._node_id, dir.path, id, dir.why, todo)
         measured = self._remembered.get(dir.directory_id or "")
         if measured is not None and measured.is_online:
-            return measured
+            return measured._replace(problem=dir.why or None)
         return LogDirStatus(
             node_id=self._node_id,
             path=dir.path,
             directory_id=dir.directory_id or "",
             is_online=True,
-            problem=None,
+            problem=dir.why or None,
             partitions=0,
             size_bytes=0,
             total_bytes=0,

@@ -2,19 +2,22 @@
 
 ::
 
-    configured --open--> in use --close_dir--> not in use
-                  |        ^                      |
-        cannot be |        +------read_back-------+
+    configured --open--> in use --close_dir--> closed --unlock_dir--> not in use
+                  |        ^                                              |
+        cannot be |        +------------------read_back-------------------+
         used      v
               not in use, as long as another dir can be used
 
-A dir that is not in use is not locked by this node, and nothing is written to it. Whether a dir is
-online, the machine says; here it is only done. What is in a dir: ``online_dir.py``.
+Nothing is written to a dir that is closed, but its lock is kept: its LogActors may still write to
+it. A dir that is not in use is not locked by this node, and nothing is written to it; but one that
+has lost its identity is locked, so that nobody gives it one beside a running broker. Whether a dir
+is online, the machine says; here it is only done. What is in a dir: ``online_dir.py``.
 
 Each method may wait for the disk of the dir that it is about, and holds up no other dir.
 """
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +33,7 @@ from raylog.storage.clock import Clock
 from raylog.storage.errors import (
     CorruptCheckpoint,
     DuplicateLogDir,
+    IdentityMissing,
     InvalidLogDir,
     LogDirOffline,
     OutOfResources,
@@ -37,7 +41,7 @@ from raylog.storage.errors import (
     StorageError,
 )
 from raylog.storage.files import FileSystem, Lock
-from raylog.storage.log_dir import LogDir
+from raylog.storage.log_dir import LOCK_FILE, LogDir
 from raylog.storage.reading_back import drop_caches
 from raylog.storage.state.properties import read_meta
 
@@ -86,8 +90,11 @@ class NodeDirs:
         self._lock_dir, self._lock_folder = lock_dir, lock_folder
         self._memory = threading.Lock()
         self._online: dict[str, OnlineDir] = {}
+        self._closed: dict[str, OnlineDir] = {}  # and not unlocked yet
         self._paths: dict[str, str] = {}  # of every dir that is known by its id
         self._unusable: dict[str, Unusable] = {}  # by path
+        # Of dirs that have lost their identity: who gives it back must stop the broker first.
+        self._nameless: list[Lock] = []
 
     # -- start and end -----------------------------------------------------------------------------
 
@@ -168,6 +175,9 @@ class NodeDirs:
             self._unusable[path] = unusable
             if directory_id is not None:
                 self._paths[directory_id] = path
+        if isinstance(problem, IdentityMissing):
+            with suppress(RaylogError):  # its identity is being written right now
+                self._nameless.append(self._lock_folder(os.path.join(path, LOCK_FILE)))
         event(logger, "log-dir-offline", level=logging.ERROR, log_dir=path, why=unusable.why)
 
     def _read_directory_id(self, path: str) -> str | None:
@@ -203,10 +213,20 @@ class NodeDirs:
             dir.let_go()
 
     def take_all(self) -> list[OnlineDir]:
-        """The dirs in use; from now on none is. Who takes them closes them."""
+        """The dirs in use; from now on none is. Who takes them closes them.
+
+        Those that are closed are unlocked.
+        """
         with self._memory:
             dirs = list(self._online.values())
             self._online.clear()
+            closed = list(self._closed)
+            nameless = list(self._nameless)
+            self._nameless.clear()
+        for directory_id in closed:
+            self.unlock_dir(directory_id)
+        for lock in nameless:
+            lock.release()
         return dirs
 
     # -- which dirs --------------------------------------------------------------------------------
@@ -261,14 +281,24 @@ class NodeDirs:
     # -- out of use, and back ----------------------------------------------------------------------
 
     def close_dir(self, directory_id: str) -> None:
-        """Write nothing more to a dir, and unlock it; fine if it is not in use.
+        """Write nothing more to a dir; fine if it is not in use.
 
         Returns when nobody writes to its files any more: who waits for the disk holds it up.
         """
         with self._memory:
             dir = self._online.pop(directory_id, None)
+        if dir is None:
+            return
+        dir.close()
+        with self._memory:
+            self._closed[directory_id] = dir
+
+    def unlock_dir(self, directory_id: str) -> None:
+        """Unlock a dir that was closed; fine if it is unlocked."""
+        with self._memory:
+            dir = self._closed.pop(directory_id, None)
         if dir is not None:
-            dir.close()
+            dir.give_lock_up()
 
     def read_back(self, directory_id: str) -> Found:
         """Take a dir into use again, with its logs as they are on the disk itself.
@@ -278,6 +308,7 @@ class NodeDirs:
         """
         path = self.path(directory_id)
         self.close_dir(directory_id)
+        self.unlock_dir(directory_id)
         log_dir = self._lock_dir(path)
         try:
             if log_dir.directory_id != directory_id:

@@ -7,22 +7,30 @@ nobody serves its log.
 ==============================  ====================================
 instruction                     threads
 ==============================  ====================================
-ReadDir, CloseDir               one of the dir: they keep their order
+ReadDir, CloseDir, UnlockDir    one of the dir: they keep their order
 Copy                            COPIES_AT_ONCE of the target
 Copy, the last round            COPIES_AT_ONCE of the target
-WriteEpoch                      one, which waits for all dirs
+WriteEpoch                      one of the dir
 every other                     WORKS_AT_ONCE of the dir
 ==============================  ====================================
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Protocol
 
+from raylog.actors.control import LogId
 from raylog.actors.node.dirs import Found
 from raylog.actors.node.disk_work import DiskInstruction
 from raylog.actors.node.events import DirsRead, Event, Finished
-from raylog.actors.node.instructions import CloseDir, Copy, GiveUpCopy, ReadDir, WriteEpoch
+from raylog.actors.node.instructions import (
+    CloseDir,
+    Copy,
+    GiveUpCopy,
+    ReadDir,
+    UnlockDir,
+    WriteEpoch,
+)
 from raylog.actors.node.workers import Pools, work_failed
 from raylog.storage.errors import RaylogError
 
@@ -34,12 +42,17 @@ COPIES_AT_ONCE = 4
 class DiskWorker(Protocol):
     """Who does the work; ``disk_work.py`` on real disks."""
 
-    def carry_out(self, work: DiskInstruction) -> Mapping[str, str] | Found | None:
+    def carry_out(self, work: DiskInstruction) -> Found | None:
         """Return when it is done. Raises RaylogError."""
 
     def close_dir(self, directory_id: str) -> None: ...
 
+    def unlock_dir(self, directory_id: str) -> None: ...
+
     def give_up_copy(self, copy_token: int) -> None: ...
+
+    def forget(self, log: LogId) -> None:
+        """Waits for nothing."""
 
 
 class DiskHands:
@@ -57,7 +70,7 @@ class DiskHands:
         job = partial(self._do, work)
         match work:
             case WriteEpoch():
-                self._singles.run("epoch", job)
+                self._singles.run(("epoch", work.directory_id), job)
             case ReadDir():
                 self._singles.run(("dir", work.directory_id), job)
             case Copy():
@@ -68,6 +81,13 @@ class DiskHands:
     def close_dir(self, instruction: CloseDir) -> None:
         directory_id = instruction.directory_id
         self._run_single(("dir", directory_id), partial(self._worker.close_dir, directory_id))
+
+    def unlock_dir(self, instruction: UnlockDir) -> None:
+        directory_id = instruction.directory_id
+        self._run_single(("dir", directory_id), partial(self._worker.unlock_dir, directory_id))
+
+    def forget(self, log: LogId) -> None:
+        self._worker.forget(log)
 
     def give_up_copy(self, instruction: GiveUpCopy) -> None:
         self._run_single("give-up", partial(self._worker.give_up_copy, instruction.copy_token))
@@ -83,20 +103,14 @@ class DiskHands:
         except Exception as error:  # the machine waits for an answer, whatever happens
             finished = Finished(token=work.token, error=work_failed(type(work).__name__, error))
         else:
-            finished = self._finished(work, result)
+            if result is not None:
+                self._tell_found(result)
+            finished = Finished(token=work.token)
         self._tell(finished)
 
-    def _finished(
-        self, work: DiskInstruction, result: Mapping[str, str] | Found | None
-    ) -> Finished:
-        if isinstance(result, Mapping):
-            return Finished(token=work.token, result=result)
-        if result is not None:
-            self._tell(
-                DirsRead(
-                    dirs=result.dirs,
-                    folders=result.folders,
-                    controller_epoch=result.controller_epoch,
-                )
+    def _tell_found(self, found: Found) -> None:
+        self._tell(
+            DirsRead(
+                dirs=found.dirs, folders=found.folders, controller_epoch=found.controller_epoch
             )
-        return Finished(token=work.token)
+        )

@@ -57,8 +57,6 @@ from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-# A disk that takes longer for a file of one line is one that hangs.
-EPOCH_TIMEOUT_S = 10.0
 # Of the checkpoints and the marker, at the end.
 UNLOCK_TIMEOUT_S = 30.0
 
@@ -84,7 +82,6 @@ class DiskWork:
         delete_delay_ms: int,
         copy_rate: float,
         roll: Callable[[LogId], None] = no_roll,
-        epoch_timeout_s: float = EPOCH_TIMEOUT_S,
         unlock_timeout_s: float = UNLOCK_TIMEOUT_S,
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -97,7 +94,7 @@ class DiskWork:
         rate and the waiting for locks go by it.
         """
         self._fs, self._cluster_id, self._node_number = fs, cluster_id, node_number
-        self._epoch_timeout_s, self._unlock_timeout_s = epoch_timeout_s, unlock_timeout_s
+        self._unlock_timeout_s = unlock_timeout_s
         self._now_s, self._sleep = now_s, sleep
         self._memory = threading.Lock()
         # The dir from which each log was opened last, and when its opening began.
@@ -196,10 +193,10 @@ class DiskWork:
 
     # -- the machine's instructions ----------------------------------------------------------------
 
-    def carry_out(self, work: DiskInstruction) -> Mapping[str, str] | Found | None:
+    def carry_out(self, work: DiskInstruction) -> Found | None:
         """Do what the machine says; returns when it is done. Raises RaylogError.
 
-        Of WriteEpoch: directory id -> why, for the dirs that could not. Of ReadDir: what was found.
+        Of ReadDir: what was found.
         """
         with self._judging():
             return self._carry_out(work)
@@ -215,10 +212,11 @@ class DiskWork:
                 raise
             raise failure from error
 
-    def _carry_out(self, work: DiskInstruction) -> Mapping[str, str] | Found | None:
+    def _carry_out(self, work: DiskInstruction) -> Found | None:
         match work:
             case WriteEpoch():
-                return self._write_epoch(work)
+                dir = self._dirs.online(work.directory_id)
+                dir.checkpoints.write_epoch(work.controller_epoch)
             case ReadDir():
                 return self._dirs.read_back(work.directory_id)
             case MakeFolder():
@@ -237,24 +235,6 @@ class DiskWork:
             case DropCopy():
                 self._drop_copy(work)
         return None
-
-    def _write_epoch(self, work: WriteEpoch) -> dict[str, str]:
-        """Raises DiskFull or OutOfResources if one dir could not for that: its disk is fine."""
-        shortages: list[DiskFull | OutOfResources] = []
-
-        def write(directory_id: str) -> None:
-            try:
-                with self._judging():
-                    dir = self._dirs.online(directory_id)
-                    dir.checkpoints.write_epoch(work.controller_epoch)
-            except (DiskFull, OutOfResources) as error:
-                shortages.append(error)
-
-        jobs = {directory_id: partial(write, directory_id) for directory_id in work.directory_ids}
-        problems = in_time(jobs, self._epoch_timeout_s)
-        if shortages and not problems:
-            raise shortages[0]
-        return problems
 
     def _doom(self, work: Doom) -> None:
         self._dirs.online(work.directory_id).doom(work.log)
@@ -292,9 +272,18 @@ class DiskWork:
             log = LogId(partition=work.partition, topic_id=work.topic_id)
             self._copier.forget(log, work.directory_id)
 
+    def forget(self, log: LogId) -> None:
+        """Nothing is left of the log here."""
+        with self._memory:
+            self._homes.pop(log, None)
+
     def close_dir(self, directory_id: str) -> None:
-        """A dir went offline: write nothing more to it, and unlock it. Fine if it is closed."""
+        """A dir went offline: write nothing more to it. Fine if it is closed."""
         self._dirs.close_dir(directory_id)
+
+    def unlock_dir(self, directory_id: str) -> None:
+        """Unlock a dir that was closed; fine if it is unlocked."""
+        self._dirs.unlock_dir(directory_id)
 
     def give_up_copy(self, copy_token: int) -> None:
         """Have the Copy with this token end soon with NotLeader; fine if it has ended."""

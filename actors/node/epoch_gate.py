@@ -3,13 +3,14 @@
 ::
 
     envelope's epoch   lower than seen      refused
-                       equal, written       obeyed
-                       higher, or not yet   waits until it is on every log dir, fsynced
-                       written in this life
+                       equal, open          obeyed
+                       higher, or not yet   waits until it is on the log dirs, fsynced
+                       open in this life
 
-An epoch that was obeyed is on every log dir that is online, so no later life of the node forgets
-it, whatever else is rolled back. Of one Controller, orders with a number that is not higher than
-one that was obeyed are late, and dropped.
+An epoch is open when each log dir that is online has it, but for those that do not answer
+(``dir_epochs.py``): these take no orders of it before they have it. So no later life of the node
+forgets an epoch by which something was done, whatever else is rolled back. Of one Controller,
+orders with a number that is not higher than one that was obeyed are late, and dropped.
 """
 
 from typing import Literal
@@ -29,18 +30,15 @@ class EpochGate:
         self._node, self._life = node, life
         self.seen = -1
         self.on_disk = -1  # the highest that a log dir has
-        self._written = -1
+        self._open = -1
         self._obeyed = -1
         self._number = -1  # of the last orders that were obeyed of this epoch
         self._held: list[Orders] = []
-        self.writing: int | None = None  # the epoch that is being written now
-        self._is_put_off = False  # until the next tick: a dir had no room, or the process no file
 
     def read(self, controller_epoch: int) -> None:
-        """Dirs were read. Not all of them need to have the highest epoch: it is written again."""
+        """A dir has this epoch, since it was read or written."""
         self.seen = max(self.seen, controller_epoch)
         self.on_disk = max(self.on_disk, controller_epoch)
-        self._written = -1
 
     @property
     def number(self) -> int:
@@ -58,47 +56,36 @@ class EpochGate:
         self.seen = orders.controller_epoch
         if orders.number <= self.number:
             return "drop"
-        if orders.controller_epoch > self._written:
+        if orders.controller_epoch > self._open:
             self._held = [*self._held, orders][-MAX_HELD:]
             return "hold"
         self._obeyed, self._number = orders.controller_epoch, orders.number
         return "obey"
 
     @property
-    def must_write(self) -> bool:
-        return bool(self._held) and self.writing is None and not self._is_put_off
+    def wanted(self) -> int:
+        """The epoch that every log dir shall have; -1: nobody has ordered anything yet."""
+        return self.seen if self._held else self._obeyed
 
-    def begin_write(self) -> int:
-        """Returns the epoch that is to be written to every log dir that is online."""
-        self.writing = self.seen
-        return self.seen
+    @property
+    def obeyed(self) -> int:
+        """The highest epoch of which orders were obeyed in this life; -1 for none."""
+        return self._obeyed
 
-    def written(self, is_everywhere: bool) -> list[Orders]:
-        """The write has ended; returns the envelopes that are to be judged again.
+    @property
+    def is_holding(self) -> bool:
+        return bool(self._held)
 
-        ``is_everywhere``: whether the dirs that are online now all have it.
-        """
-        assert self.writing is not None, "an epoch was written that nobody began to write"
-        if is_everywhere:
-            self._written = self.writing
-            self.on_disk = max(self.on_disk, self.writing)
-        self.writing = None
+    def open(self) -> list[Orders]:
+        """The log dirs have the epoch; returns the envelopes that are to be judged again."""
+        self._open = self.seen
+        self.on_disk = max(self.on_disk, self.seen)
         held, self._held = self._held, []
         return held
-
-    def put_off(self) -> None:
-        """The write has failed for a reason that passes: what is held waits on."""
-        assert self.writing is not None, "an epoch was not written that nobody began to write"
-        self.writing, self._is_put_off = None, True
-
-    def try_again(self) -> None:
-        """Time has passed."""
-        self._is_put_off = False
 
     def validate(self) -> None:
         assert self._obeyed <= self.seen, "orders were obeyed of an epoch that was never seen"
         assert self._obeyed <= self.on_disk <= self.seen, (
             "an epoch was obeyed before it was written"
         )
-        assert self._written <= self.seen, "an epoch was written that was never seen"
-        assert self._held or self.writing is None or self._written < self.seen
+        assert self._obeyed <= self._open <= self.seen, "an epoch was obeyed that is not open"

@@ -82,12 +82,12 @@ class Ordered:
 class Finished:
     """The instruction with this token ended, well unless there is an ``error``.
 
-    ``result``: of WriteEpoch the dirs that could not, directory id -> why (none: None or empty);
-    of StartLog and Configure what the actor says now (Configure: or None); of all others None.
+    ``result``: of StartLog and Configure what the actor says now (Configure: or None); of all
+    others None.
     """
 
     token: int
-    result: Served | Mapping[str, str] | None = None
+    result: Served | None = None
     error: RaylogError | None = None
 
 
@@ -159,6 +159,11 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportWanted:
+    """A Controller has come: it knows nothing of this node yet, and waits for a report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
     """Time has passed. The shell sends one at least each second."""
 
@@ -175,5 +180,6 @@ Event = (
     | IdentityFound
     | UpkeepSeen
     | Measured
+    | ReportWanted
     | Tick
 )

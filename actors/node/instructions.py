@@ -20,14 +20,11 @@ from raylog.storage.names import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteEpoch:
-    """Write the highest epoch of a Controller to these log dirs, fsynced.
-
-    A dir that does not answer in time is one that could not.
-    """
+    """Write the highest epoch of a Controller to a log dir, fsynced. A disk may take its time."""
 
     token: int
     controller_epoch: int
-    directory_ids: tuple[str, ...]
+    directory_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +40,17 @@ class ReadDir:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseDir:
-    """A log dir went offline: write nothing more to it, and give its lock up.
+    """A log dir went offline: write nothing more to it. Its lock is kept.
 
     The kills of the actors that write to it were said before. ``ReadDir`` takes it into use again.
     """
+
+    directory_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnlockDir:
+    """Give the lock of a log dir up that was closed: no actor of this node writes to it now."""
 
     directory_id: str
 
@@ -63,6 +67,13 @@ class Refuse:
     """Answer a Controller whose orders were not obeyed: the node has seen a higher epoch."""
 
     controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetLog:
+    """Nothing is left of the log on this node, and nothing of it is in flight."""
+
+    log: LogId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,4 +257,15 @@ Work = (
     | EndLog
     | KillActor
 )
-Instruction = Work | CloseDir | SendReport | Refuse | Note | GiveUpCopy | StartUpkeep | RunUpkeep
+Instruction = (
+    Work
+    | CloseDir
+    | UnlockDir
+    | SendReport
+    | Refuse
+    | Note
+    | ForgetLog
+    | GiveUpCopy
+    | StartUpkeep
+    | RunUpkeep
+)

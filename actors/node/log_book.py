@@ -9,7 +9,7 @@ happens is told in ``log_events.py``.
 from dataclasses import dataclass
 
 from raylog.actors.control import LogId, Serve
-from raylog.actors.node.instructions import KillActor, MakeFolder, StartLog
+from raylog.actors.node.instructions import ForgetLog, KillActor, MakeFolder, StartLog
 from raylog.actors.node.log_states import ALIVE, NodeLog
 from raylog.actors.node.outbox import Outbox
 from raylog.actors.node.places import Places
@@ -43,6 +43,12 @@ class LogBook:
         """Look at the logs of this partition, and at those that wait for them."""
         self._touched[partition] = None
 
+    def touch_all(self) -> None:
+        for partition in self.by_partition:
+            self.touch(partition)
+        for partition, _ in self.unnamed:
+            self.touch(partition)
+
     def next_touched(self) -> TopicPartition | None:
         partition = next(iter(self._touched), None)
         if partition is not None:
@@ -63,6 +69,7 @@ class LogBook:
 
     def forget(self, log: NodeLog) -> None:
         """A log of which nothing is left."""
+        self.out.say(ForgetLog(log=log.id))
         del self.logs[log.id]
         del self.by_partition[log.id.partition][log.id]
         if not self.by_partition[log.id.partition]:
@@ -74,7 +81,7 @@ class LogBook:
         order = None if log is None else log.order_of_actor
         if order is None or id.partition in self.kills:
             return None
-        return order if self.places.is_online(order.directory_id) else None
+        return order if self.places.takes_orders(order.directory_id) else None
 
     # -- folders -----------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ lived on.
 group      methods
 =========  =====================================================================================
 control    ``start`` and ``shutdown``, which take long; ``obey`` and ``failed``, which do not wait
-lookups    everything else, answered from memory
+disks      ``log_dirs`` and ``record_cleaner_offset``, which wait for a disk, for some seconds
+lookups    everything else, answered from memory: nothing else can fill its threads
 =========  =====================================================================================
 
 Source: ``LogManager`` of Kafka.
@@ -61,7 +62,8 @@ RETRY_S = 1.0
 # How long a start or a shutdown waits for another: each holds a thread.
 PATIENCE_S = 20.0
 # Threads: a start and a shutdown wait long, and orders must come through beside them.
-CONTROL_AT_ONCE, LOOKUPS_AT_ONCE = 8, 8
+CONTROL_AT_ONCE, DISKS_AT_ONCE, LOOKUPS_AT_ONCE = 8, 8, 8
+GROUPS = {"control": CONTROL_AT_ONCE, "disks": DISKS_AT_ONCE, "lookups": LOOKUPS_AT_ONCE}
 
 
 def node_log_dirs(config: BrokerConfig) -> tuple[str, ...]:
@@ -95,6 +97,7 @@ class LogManagerImpl:
         self._starting = threading.Lock()  # held while the node begins or ends
         self._stopped = threading.Event()
         self._node: RunningNode | None = None
+        self._why_not = "it has not begun yet"  # there is no node
         if is_restarted():
             threading.Thread(target=self._begin_again, name="begin-again", daemon=True).start()
 
@@ -102,7 +105,7 @@ class LogManagerImpl:
 
     @ray.method(concurrency_group="control")
     def start(self, config: BrokerConfig) -> bool:
-        """Lock the log dirs and begin; fine if it has begun.
+        """Lock the log dirs and begin. If it has begun, it reports at once.
 
         False: it lives with another config, so the caller ends it, and makes it anew. Raises
         LabelShared, LogLocked, InconsistentClusterId, DuplicateLogDir, IdentityMissing, NoLogDirs,
@@ -130,6 +133,7 @@ class LogManagerImpl:
             if self._stopped.is_set():
                 raise NotLeader(log_manager_name(self._ray_node.key), "it is stopping")
             if self._node is not None:
+                self._node.want_report()
                 return
             if is_restarted:  # else the Controller has put it here
                 self._ray_node.check_alone()
@@ -153,7 +157,6 @@ class LogManagerImpl:
 
     def _begin_again(self) -> None:
         """Begin after a restart by Ray; while something keeps it from that, try again."""
-        is_told = False
         while not self._stopped.is_set():
             try:
                 self._begin(is_restarted=True)
@@ -163,9 +166,9 @@ class LogManagerImpl:
                 end_own_actor()
                 return
             except RaylogError as error:
-                if not is_told:
+                if str(error) != self._why_not:
                     warn(logger, "node-not-begun", why=error)
-                is_told = True
+                self._why_not = str(error)
             except Exception:
                 event(logger, "node-not-begun", level=logging.CRITICAL, trace=True)
                 end_process()
@@ -206,10 +209,11 @@ class LogManagerImpl:
 
     @ray.method(concurrency_group="control")
     def obey(self, orders: Orders) -> None:
-        """Take orders in; returns at once. What became of them is in the reports."""
-        node = self._node
-        if node is not None:
-            node.obey(orders)
+        """Take orders in; returns at once. What became of them is in the reports.
+
+        Raises NotLeader before the node has begun, with what keeps it from that.
+        """
+        self._running().obey(orders)
 
     @ray.method(concurrency_group="control")
     def failed(self, log: LogId, error: StorageError) -> None:
@@ -218,6 +222,21 @@ class LogManagerImpl:
         Raises NotLeader before the node has begun: it is to be told again.
         """
         self._running().failed(log, error)
+
+    # -- what looks at a disk ----------------------------------------------------------------------
+
+    @ray.method(concurrency_group="disks")
+    def log_dirs(self) -> list[LogDirStatus]:
+        """Every log dir of this node. Raises NotLeader before the node has begun."""
+        return self._running().log_dirs()
+
+    @ray.method(concurrency_group="disks")
+    def record_cleaner_offset(self, log: LogId, offset: int) -> None:
+        """Write down where the compaction of a log goes on.
+
+        Nothing is written if it is not served here. Raises NotLeader as ``log_dirs``.
+        """
+        self._running().record_cleaner_offset(log, offset)
 
     # -- look-ups ----------------------------------------------------------------------------------
 
@@ -237,11 +256,6 @@ class LogManagerImpl:
         return {} if node is None else node.confirmed(partitions)
 
     @ray.method(concurrency_group="lookups")
-    def log_dirs(self) -> list[LogDirStatus]:
-        """Every log dir of this node. Raises NotLeader before the node has begun."""
-        return self._running().log_dirs()
-
-    @ray.method(concurrency_group="lookups")
     def recovering(self, partition: TopicPartition, progress: Progress | None) -> None:
         """Hear how far the recovery of a partition has come; None: it is over."""
         node = self._node
@@ -259,18 +273,10 @@ class LogManagerImpl:
         """Where the compaction of each partition goes on. Raises NotLeader as ``log_dirs``."""
         return self._running().cleaner_offsets()
 
-    @ray.method(concurrency_group="lookups")
-    def record_cleaner_offset(self, log: LogId, offset: int) -> None:
-        """Write down where the compaction of a log goes on.
-
-        Nothing is written if it is not served here. Raises NotLeader as ``log_dirs``.
-        """
-        self._running().record_cleaner_offset(log, offset)
-
     def _running(self) -> RunningNode:
         node = self._node
         if node is None:
-            why = "it is stopping" if self._stopped.is_set() else "it has not begun yet"
+            why = "it is stopping" if self._stopped.is_set() else self._why_not
             raise NotLeader(log_manager_name(self._ray_node.key), why)
         return node
 
@@ -282,7 +288,7 @@ def end_process() -> None:
 
 
 LogManager = ray.remote(
-    concurrency_groups={"control": CONTROL_AT_ONCE, "lookups": LOOKUPS_AT_ONCE},
+    concurrency_groups=GROUPS,
     num_cpus=0,
     max_restarts=-1,
     max_task_retries=0,

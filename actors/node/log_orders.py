@@ -5,12 +5,12 @@ flight for the log ends first. An order that cannot be obeyed, or comes late, ch
 next report shows it to the Controller.
 """
 
-from raylog.actors.control import Create, LogId, Move, Remove, Serve, SetAside
+from raylog.actors.control import Create, End, LogId, Move, Remove, Serve, SetAside
 from raylog.actors.node.instructions import Copy, GiveUpCopy, StartLog
 from raylog.actors.node.log_book import LogBook
 from raylog.actors.node.log_states import NodeLog, Want
 
-LogOrder = Create | Serve | Move | Remove | SetAside
+LogOrder = Create | Serve | Move | Remove | End | SetAside
 
 
 class LogOrders:
@@ -25,6 +25,16 @@ class LogOrders:
             self._book.out.note("order-ignored", order=order)
         self._book.touch(order.partition if isinstance(order, SetAside) else order.log.partition)
 
+    def confirm(self, id: LogId) -> None:
+        """The Controller has seen how the log is served, and wants it so.
+
+        For a log whose actor was adopted that is as good as an order: when the actor dies, the next
+        one need not wait for the Controller.
+        """
+        log = self._book.logs.get(id)
+        if log is not None and isinstance(log.want, Serve):
+            log.is_ordered = True
+
     def _take(self, order: LogOrder) -> bool:
         """Take it in; returns whether it is possible."""
         match order:
@@ -35,6 +45,8 @@ class LogOrders:
             case Remove():
                 self._remove(order)
                 return True
+            case End():
+                return self._end(order)
             case SetAside():
                 return self._set_aside(order)
 
@@ -64,7 +76,20 @@ class LogOrders:
             return
         log.asides.clear()
         self._want(log, order)
-        if isinstance(log.doing, StartLog):  # an opening may take as long as it likes
+        self._give_up_opening(log)
+
+    def _end(self, order: End) -> bool:
+        log = self._book.logs.get(order.log)
+        if log is None or isinstance(log.want, Remove):
+            return False
+        self._want(log, order)
+        self._give_up_opening(log)
+        return True
+
+    def _give_up_opening(self, log: NodeLog) -> None:
+        """An opening may take as long as it likes."""
+        doing = log.doing
+        if isinstance(doing, StartLog) and self._book.places.takes_orders(doing.directory_id):
             self._book.kill(log.id.partition)
 
     def _want(self, log: NodeLog, order: Want) -> None:
@@ -90,7 +115,7 @@ class LogOrders:
         if order.directory_id not in log.folders:
             return False
         log.asides.add(order.directory_id)
-        if isinstance(log.want, Create) or order.directory_id == log.wanted_dir:
+        if isinstance(log.want, Create | End) or order.directory_id == log.wanted_dir:
             log.want = None
         if order.directory_id == log.home:  # it has failed
             log.state, log.problem = "found", None

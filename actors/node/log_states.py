@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from types import NoneType
 from typing import Literal
 
-from raylog.actors.control import Create, LogId, Move, Remove, Serve
+from raylog.actors.control import Create, End, LogId, Move, Remove, Serve
 from raylog.actors.errors import LogRefused
 from raylog.actors.node.events import Served
 from raylog.actors.node.instructions import (
@@ -51,7 +51,7 @@ State = Literal[
     "absent", "found", "serving", "copied", "closed", "whole", "moved", "failed", "lost"
 ]
 Step = Literal["make", "open", "keep", "end", "finish", "adopt", "remove", "kill"]
-Want = Create | Serve | Move | Remove
+Want = Create | Serve | Move | Remove | End
 # What is in flight for a log, one at a time. A copy beside the living actor has a place of its own.
 LogWork = (
     MakeFolder
@@ -84,12 +84,14 @@ NEXT: dict[tuple[State, type[Want | None]], Step] = {
     ("serving", Serve): "keep",
     ("serving", Move): "keep",
     ("serving", Remove): "end",
+    ("serving", End): "end",
     ("copied", Move): "end",
     ("closed", Move): "finish",
     ("whole", Move): "adopt",
     ("lost", Serve): "open",
     ("lost", Move): "open",
     ("lost", Remove): "kill",
+    ("lost", End): "kill",
     ("lost", NoneType): "kill",
 }
 # state, what ended, whether well -> the state that follows. It stays where it is not in the table:
@@ -165,7 +167,8 @@ class NodeLog:
     # Why it was not opened the last time; until it serves.
     opening_problem: RaylogError | None = None
     is_identity_lost: bool = False
-    # Whether the Controller has ordered in this life what is wanted: else an actor was adopted.
+    # Whether the Controller has ordered or confirmed in this life what is wanted: else an actor was
+    # adopted.
     is_ordered: bool = False
     # Whether what is being opened was left by an orderly stop.
     is_opened_clean: bool = False
@@ -196,7 +199,7 @@ class NodeLog:
 
     @property
     def order_of_actor(self) -> Serve | None:
-        """What its actor shall obey, by an order of this life; None where it shall not serve."""
+        """What its actor shall obey, by a word of this life; None where it shall not serve."""
         is_to_serve = self.is_ordered and isinstance(self.want, Serve | Move)
         is_closing = isinstance(self.doing, EndLog) or self.state in ("closed", "whole", "moved")
         directory_id = self.wanted_dir

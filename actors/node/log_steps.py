@@ -10,6 +10,8 @@ recovery threads       of the folders that lay in a dir at the start, only
 the actor's name       two topics' logs of one partition are never opened or served at once
 the folder's name      nor do they lie in one dir
 =====================  ============================================================================
+
+And nothing is done in a log dir that has not taken the epoch of the orders: see ``dir_epochs.py``.
 """
 
 from raylog.actors.control import Move
@@ -26,12 +28,13 @@ from raylog.actors.node.instructions import (
     PutAside,
     ReadDir,
     StartLog,
+    UnlockDir,
     Work,
-    WriteEpoch,
     WriteIdentity,
 )
 from raylog.actors.node.log_book import LogBook, Unnamed
 from raylog.actors.node.log_states import CopyBeside, LogWork, NodeLog
+from raylog.actors.node.places import Place
 from raylog.storage.names import TopicPartition
 
 
@@ -49,14 +52,30 @@ class LogSteps:
         for log in self._book.of(partition):
             self._advance(log)
 
-    def read_dirs(self) -> None:
-        """Read the dirs back for which that is ordered, where nobody uses them any more."""
+    def free_dirs(self) -> None:
+        """Unlock the dirs that went offline, and read those back for which that is ordered.
+
+        Each as soon as nobody can write to it any more: neither an actor, nor this node.
+        """
         for directory_id, place in self._book.places.items():
-            if not place.is_to_be_read or not place.names.keys().isdisjoint(self._book.kills):
-                continue
-            if not any(is_in(work, directory_id) for work in self._book.out.in_flight.values()):
-                place.is_to_be_read = False
-                self._book.out.work(ReadDir(token=self._token(), directory_id=directory_id))
+            is_awaited = place.is_to_unlock or place.is_to_be_read
+            if is_awaited and not self._is_in_use(directory_id):
+                self._free(directory_id, place)
+
+    def _free(self, directory_id: str, place: Place) -> None:
+        if place.is_to_unlock:
+            place.is_to_unlock = False
+            self._book.out.say(UnlockDir(directory_id=directory_id))
+        if place.is_to_be_read:
+            place.is_to_be_read = False
+            self._book.out.work(ReadDir(token=self._token(), directory_id=directory_id))
+
+    def _is_in_use(self, directory_id: str) -> bool:
+        """Whether something is in flight in a dir, or an actor of it is being killed."""
+        names = self._book.places[directory_id].names
+        if not names.keys().isdisjoint(self._book.kills):
+            return True
+        return any(is_in(work, directory_id) for work in self._book.out.in_flight.values())
 
     def next_waiting(self) -> TopicPartition | None:
         """A partition whose log waited for its first opening, and has its turn now."""
@@ -71,7 +90,7 @@ class LogSteps:
         self, partition: TopicPartition, directory_id: str, unnamed: Unnamed
     ) -> None:
         is_ready = unnamed.is_to_be_aside and not unnamed.is_doing
-        if is_ready and self._book.places.is_online(directory_id):
+        if is_ready and self._book.places.takes_orders(directory_id):
             unnamed.is_doing = True
             self._book.out.work(
                 PutAside(
@@ -95,6 +114,8 @@ class LogSteps:
 
     def _next(self, log: NodeLog) -> LogWork | None:
         """The next instruction for a log for which nothing is in flight."""
+        if self._waits_for_epoch(log):
+            return None
         if (aside := self._put_aside(log)) is not None:
             return aside
         if log.next_step == "open":
@@ -118,6 +139,11 @@ class LogSteps:
                 self._book.kill(log.id.partition)
         return None
 
+    def _waits_for_epoch(self, log: NodeLog) -> bool:
+        """Whether a dir must take the epoch of the orders, before they are carried out in it."""
+        target_id = log.want.target_id if isinstance(log.want, Move) else None
+        return any(map(self._book.places.is_behind, (log.home, log.wanted_dir, target_id)))
+
     def _token(self) -> int:
         return self._book.out.token()
 
@@ -138,7 +164,7 @@ class LogSteps:
 
     def _put_aside(self, log: NodeLog) -> PutAside | None:
         for directory_id in sorted(log.asides):
-            if self._book.places.is_online(directory_id) and directory_id != log.home:
+            if self._book.places.takes_orders(directory_id) and directory_id != log.home:
                 return PutAside(
                     token=self._token(),
                     partition=log.id.partition,
@@ -152,7 +178,7 @@ class LogSteps:
         if log.copying is not None or log.state in ("copied", "closed", "whole"):
             return None
         for directory_id in sorted(log.copies - log.undropped):
-            if self._book.places.is_online(directory_id):
+            if self._book.places.takes_orders(directory_id):
                 return DropCopy(
                     token=self._token(),
                     partition=log.id.partition,
@@ -166,7 +192,7 @@ class LogSteps:
         if log.copying is not None:
             return None
         for directory_id in sorted(log.folders):
-            if directory_id != but and self._book.places.is_online(directory_id):
+            if directory_id != but and self._book.places.takes_orders(directory_id):
                 return Doom(token=self._token(), log=log.id, directory_id=directory_id)
         return None
 
@@ -277,8 +303,6 @@ class LogSteps:
 
 def is_in(work: Work, directory_id: str) -> bool:
     """Whether something in flight uses this log dir."""
-    if isinstance(work, WriteEpoch):
-        return directory_id in work.directory_ids
     return directory_id in (
         getattr(work, "directory_id", None),
         getattr(work, "target_id", None),

@@ -11,6 +11,7 @@ It is made of these, each with a state of its own:
 
 =====================  ============================================================================
 ``epoch_gate.py``      whose orders are obeyed
+``dir_epochs.py``      in which log dirs
 ``log_orders.py``      what they want of each log
 ``log_events.py``      what is found, has ended, has failed
 ``log_steps.py``       what is done next for a log; the table is in ``log_states.py``
@@ -24,10 +25,9 @@ The shell carries the instructions out and tells what became of them. It knows t
 processes and Ray; it decides nothing.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from raylog.actors.control import Confirmed, KeepOut, LogId, Orders, ReadBack, Remove, Serve
+from raylog.actors.control import Confirmed, End, KeepOut, LogId, Orders, ReadBack, Remove, Serve
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.confirmed_logs import ConfirmedLogs
 from raylog.actors.node.epoch_gate import EpochGate
@@ -42,6 +42,7 @@ from raylog.actors.node.events import (
     IdentityLost,
     Measured,
     Ordered,
+    ReportWanted,
     Served,
     Started,
     Tick,
@@ -59,7 +60,7 @@ from raylog.actors.node.outbox import Outbox
 from raylog.actors.node.places import Places
 from raylog.actors.node.report_maker import ReportMaker, reports_of
 from raylog.actors.node.upkeep_schedule import UpkeepSchedule
-from raylog.storage.errors import DiskFull, OutOfResources
+from raylog.storage.errors import DiskFull, OutOfResources, RaylogError
 from raylog.storage.names import TopicPartition
 
 
@@ -87,7 +88,8 @@ class NodeMachine:
         """What is to be done. ``now_ms``: of a clock that never goes back."""
         assert self._is_started != isinstance(event, Started), "Started is the first event, once"
         self._take(event, now_ms)
-        self._write_epoch()
+        self._write_epochs(now_ms)
+        self._obey_held(now_ms)
         self._advance()
         self._report(now_ms)
         if isinstance(event, Started | UpkeepSeen | Tick):
@@ -109,7 +111,9 @@ class NodeMachine:
         rights: dict[LogId, Confirmed] = {}
         for log in self._book.logs.values():
             right = self._confirmations.right(log.id, now_ms)
-            if right is None or log.served is None or isinstance(log.want, Remove):
+            if right is None or log.served is None or isinstance(log.want, Remove | End):
+                continue
+            if not self._places.takes_orders(log.home):
                 continue
             if right.config_version == log.served.config_version == log.config_version:
                 rights[log.id] = right
@@ -118,8 +122,9 @@ class NodeMachine:
     def order_of(self, log: LogId) -> Serve | None:
         """What an actor of this log that Ray has started again shall obey.
 
-        None: it shall not serve, or nobody has ordered it in this life: an actor that was adopted
-        serves on, but the next one needs an order. ``config_version``: of what was ordered last.
+        None: it shall not serve, or nobody has ordered or confirmed it in this life: an actor that
+        was adopted serves on, but the next one needs the Controller's word. ``config_version``: of
+        what was ordered last.
         """
         return self._book.order_of(log)
 
@@ -159,8 +164,10 @@ class NodeMachine:
             case Measured():
                 self._places.measure(event.usable_bytes)
                 self._room = event.room
+            case ReportWanted():
+                self._reports.node_changed()
             case Tick():
-                self._gate.try_again()
+                self._places.epochs.try_again()
                 self._book.try_again()
 
     def _start(self, event: Started, now_ms: int) -> None:
@@ -189,11 +196,10 @@ class NodeMachine:
         if work is None:
             return  # told twice
         if isinstance(work, WriteEpoch):
-            self._epoch_written(work, event)
+            self._epoch_written(work, event.error)
             return
         blamed = self._events.blamed(work, event.error)
-        result = event.result if isinstance(event.result, Served) else None
-        self._events.ended(work, result, event.error)
+        self._events.ended(work, event.result, event.error)
         if event.error is not None:
             self._out.note("not-done", work=work, why=event.error)
         if blamed is not None and event.error is not None:
@@ -225,6 +231,7 @@ class NodeMachine:
                 self._out.note("orders-dropped", number=orders.number, life=orders.life)
 
     def _obey(self, orders: Orders) -> None:
+        self._places.epochs.obeyed = self._gate.obeyed
         for order in orders.orders:
             match order:
                 case ReadBack():
@@ -233,36 +240,45 @@ class NodeMachine:
                     self._events.dir_failed(order.directory_id, order.why)
                 case _:
                     self._orders.obey(order)
-        self._confirmations.obeyed(orders)
+        for id in self._confirmations.obeyed(orders):
+            self._orders.confirm(id)
         self._reports.node_changed()  # it says which orders were obeyed
 
-    def _write_epoch(self) -> None:
-        if not self._gate.must_write:
-            return
-        write = WriteEpoch(
-            token=self._out.token(),
-            controller_epoch=self._gate.begin_write(),
-            directory_ids=tuple(self._places.online()),
-        )
-        self._out.work(write)
+    def _write_epochs(self, now_ms: int) -> None:
+        epoch = self._gate.wanted
+        for directory_id in self._places.epochs.to_write(self._places.online(), epoch, now_ms):
+            self._out.work(
+                WriteEpoch(
+                    token=self._out.token(), controller_epoch=epoch, directory_id=directory_id
+                )
+            )
 
-    def _epoch_written(self, write: WriteEpoch, event: Finished) -> None:
+    def _epoch_written(self, write: WriteEpoch, error: RaylogError | None) -> None:
         """A dir that could not take the epoch must not be used under it.
 
-        A full disk and a shortage of descriptors are no failure of the dir: the epoch waits.
+        A full disk and a shortage of descriptors are no failure of the dir: its orders wait.
         """
-        if isinstance(event.error, DiskFull | OutOfResources):
-            self._out.note("not-done", work=write, why=event.error)
-            self._gate.put_off()
+        epochs, directory_id = self._places.epochs, write.directory_id
+        if error is None:
+            self._gate.read(write.controller_epoch)
+            if epochs.written(directory_id):
+                self._book.touch_all()
+                self._reports.node_changed()
             return
-        problems = event.result if isinstance(event.result, Mapping) else {}
-        for directory_id in write.directory_ids:
-            if event.error is not None:
-                self._fail_dir(directory_id, event.error.problem)
-            elif directory_id in problems:
-                self._fail_dir(directory_id, problems[directory_id])
-        is_everywhere = set(self._places.online()) <= set(write.directory_ids)
-        for orders in self._gate.written(is_everywhere):
+        self._out.note("not-done", work=write, why=error)
+        is_short = isinstance(error, DiskFull | OutOfResources)
+        epochs.not_written(directory_id, is_short=is_short)
+        if not is_short:
+            self._fail_dir(directory_id, error.problem)
+
+    def _obey_held(self, now_ms: int) -> None:
+        """Obey what waited for the log dirs, once those have the epoch that answer."""
+        if self._places.epochs.pass_time(now_ms):
+            self._reports.node_changed()
+        is_settled = self._places.epochs.is_settled(self._places.online(), self._gate.wanted)
+        if not self._gate.is_holding or not is_settled:
+            return
+        for orders in self._gate.open():
             self._judge(orders)
 
     # -- what follows ------------------------------------------------------------------------------
@@ -275,7 +291,7 @@ class NodeMachine:
             self._steps.run(partition)
         for directory_id in self._places.take_to_close():
             self._out.say(CloseDir(directory_id=directory_id))
-        self._steps.read_dirs()
+        self._steps.free_dirs()
         for partition in touched:
             self._update_report(partition)
 
@@ -327,7 +343,7 @@ class NodeMachine:
 
     def _kind_of(self, log: NodeLog) -> UpkeepKind | None:
         """The upkeep that a log needs that is served or is to be."""
-        if log.config is None or log.want is None or isinstance(log.want, Remove):
+        if log.config is None or log.want is None or isinstance(log.want, Remove | End):
             return None
         return self._upkeep.kind_of(log.config)
 

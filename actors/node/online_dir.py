@@ -523,9 +523,13 @@ class OnlineDir:
     # -- the end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Unlock the dir without another write; fine if it was closed."""
+        """Write nothing more to the dir; fine if it was closed. Its lock is kept."""
         self._is_closed = True
-        self.checkpoints.close(partial(self._log_dir.close, clean=False))
+        self.checkpoints.close()
+
+    def give_lock_up(self) -> None:
+        """Unlock the dir without another write, after ``close``."""
+        self._log_dir.close(clean=False)
 
     def let_go(self) -> None:
         """Unlock the dir as it was found, where no log was opened."""

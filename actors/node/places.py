@@ -9,12 +9,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from raylog.actors.control import DirReport, LogId
+from raylog.actors.node.dir_epochs import DirEpochs
 from raylog.storage.errors import InvalidLogDir, LogDirOffline, RaylogError
 from raylog.storage.names import TopicPartition
 
 # A dir with less is chosen for a new log only where no other has more: a segment's first batches
 # and its indexes take some megabytes.
 ROOM_BYTES = 16 << 20
+# Why a dir takes no orders that is online.
+BEHIND = "it has not taken the Controller's epoch yet; its disk may hang"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,6 +32,7 @@ class Place:
     opening: set[LogId] = field(default_factory=set)
     waiting: dict[LogId, None] = field(default_factory=dict)
     is_to_be_read: bool = False  # ordered, and not in flight yet
+    is_to_unlock: bool = False  # it went offline, and actors may still write to it
 
     @property
     def is_online(self) -> bool:
@@ -53,6 +57,7 @@ class Places:
     """See the module's head."""
 
     def __init__(self) -> None:
+        self.epochs = DirEpochs()
         self._by_id: dict[str, Place] = {}
         self._unread: tuple[DirReport, ...] = ()
         self._to_close: list[str] = []
@@ -64,6 +69,7 @@ class Places:
                 self._unread = (*self._unread, dir)
                 continue
             self._by_id[dir.directory_id] = Place(report=dir)
+            self.epochs.forget(dir.directory_id)
             self._unread = tuple(other for other in self._unread if other.path != dir.path)
 
     def __getitem__(self, directory_id: str) -> Place:
@@ -75,6 +81,16 @@ class Places:
     def is_online(self, directory_id: str | None) -> bool:
         place = self.get(directory_id)
         return place is not None and place.is_online
+
+    def takes_orders(self, directory_id: str | None) -> bool:
+        """Whether something may be done in a dir that was ordered: see ``dir_epochs.py``."""
+        if directory_id is None or not self.is_online(directory_id):
+            return False
+        return self.epochs.takes_orders(directory_id)
+
+    def is_behind(self, directory_id: str | None) -> bool:
+        """Whether it is online, and takes no orders."""
+        return self.is_online(directory_id) and not self.takes_orders(directory_id)
 
     def online(self) -> list[str]:
         return [directory_id for directory_id, place in self._by_id.items() if place.is_online]
@@ -88,6 +104,8 @@ class Places:
             place.report, state="offline", why=why, usable_bytes=-1, is_read_back=False
         )
         place.copies.clear()
+        place.is_to_unlock = True
+        self.epochs.forget(directory_id)
         self._to_close.append(directory_id)
 
     def take_to_close(self) -> list[str]:
@@ -102,7 +120,14 @@ class Places:
                 place.report = replace(place.report, usable_bytes=usable)
 
     def reports(self) -> tuple[DirReport, ...]:
-        return (*(place.report for place in self._by_id.values()), *self._unread)
+        known = [self._report(directory_id) for directory_id in self._by_id]
+        return (*known, *self._unread)
+
+    def _report(self, directory_id: str) -> DirReport:
+        report = self._by_id[directory_id].report
+        if self.is_behind(directory_id) or self.epochs.is_late(directory_id):
+            return replace(report, why=BEHIND)
+        return report
 
     def problem(self, directory_id: str) -> RaylogError:
         """Why a dir that is not online cannot be used."""
@@ -126,7 +151,9 @@ class Places:
         free = [
             directory_id
             for directory_id in self.online()
-            if directory_id not in but and self._by_id[directory_id].is_free_for(log)
+            if directory_id not in but
+            and self.takes_orders(directory_id)
+            and self._by_id[directory_id].is_free_for(log)
         ]
 
         def cost(directory_id: str) -> tuple[bool, int]:

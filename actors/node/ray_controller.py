@@ -1,5 +1,7 @@
 """The Controller on Ray: see ``controller_link.py``."""
 
+from concurrent.futures import Future
+
 from raylog.actors.control import Report
 from raylog.actors.errors import BrokerNotFound
 from raylog.actors.runtime.stubs import ReportsStub, find_reports
@@ -11,8 +13,8 @@ class RayController:
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
 
-    def report(self, report: Report, timeout_s: float) -> None:
-        self._controller().report(report).get(timeout_s)
+    def report(self, report: Report, timeout_s: float, given_up: "Future[None]") -> None:
+        self._controller().report(report).get_unless(given_up, timeout_s)
 
     def refused(self, node: str, controller_epoch: int, timeout_s: float) -> None:
         self._controller().refused(node, controller_epoch).get(timeout_s)

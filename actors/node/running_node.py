@@ -29,11 +29,13 @@ from raylog.actors.node.dir_statuses import DirStatuses
 from raylog.actors.node.disk_hands import DiskHands
 from raylog.actors.node.disk_work import DiskWork
 from raylog.actors.node.events import (
+    ActorGone,
     DirFailed,
     IdentityFound,
     IdentityLost,
     Measured,
     Ordered,
+    ReportWanted,
     Started,
     Tick,
 )
@@ -41,6 +43,7 @@ from raylog.actors.node.instructions import (
     CloseDir,
     Configure,
     EndLog,
+    ForgetLog,
     GiveUpCopy,
     Instruction,
     KillActor,
@@ -50,6 +53,7 @@ from raylog.actors.node.instructions import (
     SendReport,
     StartLog,
     StartUpkeep,
+    UnlockDir,
 )
 from raylog.actors.node.log_actors import LogActors
 from raylog.actors.node.log_start import NodeFacts
@@ -65,7 +69,7 @@ from raylog.actors.node.upkeep_hands import UpkeepActors, UpkeepHands
 from raylog.actors.node.workers import Pools
 from raylog.actors.node_messages import LogOrder
 from raylog.storage.clock import Clock
-from raylog.storage.errors import RaylogError, StorageError
+from raylog.storage.errors import OutOfResources, RaylogError, StorageError
 from raylog.storage.names import TopicPartition
 from raylog.storage.report import Progress
 
@@ -125,8 +129,13 @@ class NodeHands:
                 note(instruction)
             case CloseDir():
                 self._disks.close_dir(instruction)
+            case UnlockDir():
+                self._disks.unlock_dir(instruction)
             case GiveUpCopy():
                 self._disks.give_up_copy(instruction)
+            case ForgetLog():
+                self._actors.forget(instruction.log)
+                self._disks.forget(instruction.log)
             case _:
                 self._disks.carry_out(instruction)
 
@@ -206,8 +215,9 @@ class RunningNode:
         """Take the log dirs into use, adopt the actors that live on, and begin.
 
         Raises LogLocked, InconsistentClusterId, DuplicateLogDir, IdentityMissing, or why the first
-        dir cannot be used where none can; NotLeader or RequestTimedOut where Ray does not answer.
-        Nothing has begun then, and no dir is locked.
+        dir cannot be used where none can; NotLeader or RequestTimedOut where Ray does not answer;
+        OutOfResources where a thread cannot be started. Nothing has begun then, and no dir is
+        locked.
         """
         try:
             found = self._disk.open(log_dirs)
@@ -224,15 +234,23 @@ class RunningNode:
                 room=self._ports.room(),
                 is_restarted=is_restarted,
             )
+            self._begin(first)
         except BaseException:
+            self._tasks.stop()
             self._disk.let_go()
             self._link.stop()
             raise
-        self._begin(first)
 
     def _begin(self, first: Started) -> None:
-        self._actor_hands.adopt(first.served)
-        self._shell.begin(first, self._hands)
+        """Begin, the machine last: where a thread is missing, nothing has been done yet."""
+        try:
+            self._begin_tasks()
+            self._actor_hands.adopt(first.served)
+            self._shell.begin(first, self._hands)
+        except RuntimeError as error:  # of a thread's start
+            raise OutOfResources(f"the LogManager of {self._facts.node}", str(error)) from error
+
+    def _begin_tasks(self) -> None:
         every, config = self._tasks.every, self._config
         checkpoint_s = config.log_flush_offset_checkpoint_interval_ms / 1000
         start_checkpoint_s = config.log_flush_start_offset_checkpoint_interval_ms / 1000
@@ -298,6 +316,11 @@ class RunningNode:
 
     # -- what others say ---------------------------------------------------------------------------
 
+    def want_report(self) -> None:
+        """A Controller is there that waits for a report: send one now."""
+        self._link.hurry()
+        self._shell.tell(ReportWanted())
+
     def obey(self, orders: Orders) -> None:
         """Take orders in; returns at once. Raises UnsupportedVersion."""
         if orders.version > VERSION:
@@ -350,8 +373,14 @@ class RunningNode:
     # -- look-ups ----------------------------------------------------------------------------------
 
     def order_of(self, log: LogId) -> LogOrder | None:
-        """What the log's actor shall obey; None where nobody has ordered it in this life."""
-        return self._shell.order_of(log)
+        """What the log's actor shall obey; None where nobody has ordered it in this life.
+
+        Only an actor asks that Ray has started again: the one before, if it was adopted, is gone.
+        """
+        order = self._shell.order_of(log)
+        if order is None and any(served.log == log for served in self._shell.served()):
+            self._shell.tell(ActorGone(partition=log.partition))
+        return order
 
     def confirmed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Confirmed]:
         """The right to remove records, of those that have it."""
@@ -380,9 +409,10 @@ class RunningNode:
         Returns whether all of it was clean. Called once.
         """
         self._tasks.stop()
+        # First, so that the machine hears of each start that has ended: its log is served.
+        unfinished = self._actor_hands.stop()
         self._shell.stop()
         self._link.stop()
-        unfinished = self._actor_hands.stop()
         with suppress(RaylogError):
             self._ports.upkeep.kill()
         logs = {served.log.partition: served.log for served in self._shell.served()}

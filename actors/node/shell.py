@@ -19,9 +19,8 @@ from typing import Protocol
 
 from raylog.actors.control import Confirmed, DirReport, LogId, Report
 from raylog.actors.events import event as log_event
-from raylog.actors.events import warn
-from raylog.actors.node.events import Event, Served, Started
-from raylog.actors.node.instructions import Instruction, SendReport
+from raylog.actors.node.events import Event, Finished, Served, Started
+from raylog.actors.node.instructions import Instruction, SendReport, Work
 from raylog.actors.node.machine import NodeMachine
 from raylog.actors.node_messages import LogOrder
 from raylog.storage.clock import Clock
@@ -45,8 +44,8 @@ class NodeShell:
     ) -> None:
         """``clock``: one that never goes back.
 
-        ``end_process``: called where the machine fails with an error that is not raylog's: its
-        state cannot be trusted. Ray starts the process again.
+        ``end_process``: called where the machine fails, or a hand with an error that is not
+        raylog's: its state cannot be trusted. Ray starts the process again.
         """
         self._machine = machine
         self._clock = clock
@@ -82,8 +81,6 @@ class NodeShell:
         while event is not None:
             try:
                 self._handle(event, hands)
-            except RaylogError as error:
-                warn(logger, "event-refused", what=type(event).__name__, why=error)
             except BaseException:
                 log_event(
                     logger,
@@ -103,7 +100,20 @@ class NodeShell:
         for instruction in instructions:
             if isinstance(instruction, SendReport):
                 self._report = instruction.report
+            self._carry_out(instruction, hands)
+
+    def _carry_out(self, instruction: Instruction, hands: Hands) -> None:
+        """Have it carried out. A hand that cannot begin to is told as the end of its work.
+
+        The machine would wait for that end, and do nothing else for the log.
+        """
+        try:
             hands.carry_out(instruction)
+        except RaylogError as error:
+            what = type(instruction).__name__
+            log_event(logger, "not-begun", level=logging.ERROR, what=what, why=error)
+            if isinstance(instruction, Work):
+                self.tell(Finished(token=instruction.token, error=error))
 
     # -- look-ups ----------------------------------------------------------------------------------
 

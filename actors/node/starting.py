@@ -1,13 +1,16 @@
 """How a life of a LogManager begins: what lies in its dirs, and which LogActors live on.
 
-The actors of the partitions that lie here are asked what they serve, for ASK_TIMEOUT_S in all:
+The actors of the partitions that lie here are asked what they serve, for ASK_TIMEOUT_S in all.
+Where a dir cannot be used, nobody knows what lies in it, so all actors of the cluster are asked:
+this node does not have the dir's lock, so none of its actors may serve from it.
 
 =============================================  =====================================================
 the actor                                      becomes
 =============================================  =====================================================
 serves a folder that is here                   served
 is closed, or its disk has failed, or it       a stranger: the machine ends it
-serves another folder of this node
+serves another folder of this node, or one
+in a dir that cannot be used
 lives on another node                          nothing; it is not this node's
 learns its config, opens its log, is silent    nothing; the order to serve the log finds it
 =============================================  =====================================================
@@ -47,7 +50,7 @@ def started(
     """
     served: list[Served] = []
     strangers: list[TopicPartition] = []
-    for partition, says in _ask(found.folders, actors).items():
+    for partition, says in _ask(found, actors).items():
         match judge(says, found.folders, disk=disk, node_id=node_id):
             case "served":
                 served.append(served_of(says))
@@ -71,12 +74,14 @@ def started(
     )
 
 
-def _ask(folders: Sequence[Folder], actors: LogActors) -> dict[TopicPartition, LogSays]:
-    """What the actors of these folders' partitions say; those that do not answer are left out."""
-    here = {folder.partition for folder in folders if not folder.is_copy}
-    if not here:
+def _ask(found: Found, actors: LogActors) -> dict[TopicPartition, LogSays]:
+    """What those actors say that may serve from here; those that do not answer are left out."""
+    here = {folder.partition for folder in found.folders if not folder.is_copy}
+    is_all_known = all(dir.state == "online" for dir in found.dirs)
+    if is_all_known and not here:
         return {}
-    answers = actors.says_all(sorted(here & actors.running()), ASK_TIMEOUT_S)
+    running = actors.running()
+    answers = actors.says_all(sorted(running & here if is_all_known else running), ASK_TIMEOUT_S)
     return {partition: says for partition, says in answers.items() if isinstance(says, LogSays)}
 
 

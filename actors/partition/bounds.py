@@ -10,6 +10,7 @@ Whatever may wait long has threads of its own, so that it keeps nothing else wai
     says       2 threads   what the actor serves: answered from memory, even while the disk hangs
     admin      2 threads   look-ups, which may read
     control    4 threads   what changes the log, and may wait for an fsync
+    removal    2 threads   delete_records, which waits until the Controller confirms the config
     upkeep     4 threads   retention, compaction's swap
 
 There are more threads for polls than places, so that a refusal waits in no queue. Calls beyond the
@@ -38,6 +39,7 @@ REFUSALS_AT_ONCE = 8  # of polls
 SAYS_AT_ONCE = 2
 LOOKUPS_AT_ONCE = 2
 CONTROLS_AT_ONCE = 4
+REMOVALS_AT_ONCE = 2
 UPKEEP_AT_ONCE = 4
 
 

@@ -48,6 +48,7 @@ from raylog.actors.partition.bounds import (
     LOOKUPS_AT_ONCE,
     PARKED_FETCHES,
     REFUSALS_AT_ONCE,
+    REMOVALS_AT_ONCE,
     SAYS_AT_ONCE,
     UPKEEP_AT_ONCE,
 )
@@ -272,7 +273,7 @@ class LogActorImpl:
         """Begin a new segment."""
         self._or_end(self._partition.roll)
 
-    @ray.method(concurrency_group="control")
+    @ray.method(concurrency_group="removal")
     def delete_records(self, before_offset: int) -> int:
         """Make records below an offset unreadable; returns the log start offset.
 
@@ -343,6 +344,7 @@ OPTIONS: dict[str, Any] = {
         "says": SAYS_AT_ONCE,
         "admin": LOOKUPS_AT_ONCE,
         "control": CONTROLS_AT_ONCE,
+        "removal": REMOVALS_AT_ONCE,
         "upkeep": UPKEEP_AT_ONCE,
     },
     "num_cpus": 0,

@@ -10,13 +10,13 @@ for. The stubs (``stubs.py``) make them, so that nothing else needs ``.remote``:
 
 import re
 from collections.abc import Collection, Hashable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
-from raylog.actors.errors import LogRefused, NotLeader, RequestTimedOut
+from raylog.actors.errors import ActorAway, LogRefused, RequestTimedOut
 from raylog.storage.errors import RaylogError
 
 Answer = TypeVar("Answer")
@@ -48,13 +48,22 @@ class Call(Generic[Answer]):
         self.what = what
 
     def get(self, timeout_s: float = CALL_TIMEOUT_S) -> Answer:
-        """The answer. Raises what the actor raised, or RequestTimedOut or NotLeader."""
+        """The answer. Raises what the actor raised, or RequestTimedOut or ActorAway."""
         answer: Answer
         try:
             answer = ray.get(self.reference, timeout=timeout_s)
         except Exception as error:
             raise named_error(error, self.what, timeout_s) from error
         return answer
+
+    def get_unless(self, given_up: "Future[None]", timeout_s: float) -> Answer | None:
+        """As ``get``; None where ``given_up`` ends before there is an answer."""
+        wait([self.future(), given_up], timeout_s, FIRST_COMPLETED)
+        if self.is_answered():
+            return self.get(timeout_s)
+        if given_up.done():
+            return None
+        raise RequestTimedOut(self.what, int(timeout_s * 1000))
 
     def is_answered(self) -> bool:
         """Whether ``get`` returns, or raises, at once."""
@@ -188,7 +197,7 @@ def named_error(
         # the actor, its node or its owner died, or cannot be placed
         summary = _summary(error)
         refused = NAMED_ERROR.fullmatch(summary)
-        return NotLeader(what, summary) if refused is None else LogRefused(what, *refused.groups())
+        return ActorAway(what, summary) if refused is None else LogRefused(what, *refused.groups())
     return error
 
 

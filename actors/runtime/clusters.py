@@ -22,7 +22,13 @@ from typing import Any
 import ray
 from ray.exceptions import AuthenticationError
 
-from raylog.actors.errors import BrokerNotFound, ForkedProcess, RayNotFound, SeveralBrokers
+from raylog.actors.errors import (
+    BrokerNotFound,
+    ForkedProcess,
+    RayNotFound,
+    RayNotStarted,
+    SeveralBrokers,
+)
 from raylog.actors.runtime.ray_private import (
     addresses_here,
     latest_address,
@@ -95,7 +101,8 @@ def join_or_start_ray(address: str | None = None, options: Mapping[str, Any] | N
     """Connect this process to a Ray cluster; True if that started one on this machine.
 
     Nothing is done where the process is connected already. Ray is started where neither
-    ``address`` nor RAY_ADDRESS says otherwise; ``options`` go to ``ray.init`` then.
+    ``address`` nor RAY_ADDRESS says otherwise; ``options`` go to ``ray.init`` then. Raises
+    RayNotFound, RayNotStarted.
     """
     if is_connected():
         return False
@@ -106,7 +113,12 @@ def join_or_start_ray(address: str | None = None, options: Mapping[str, Any] | N
     settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", **(options or {})}
     settings.setdefault("num_cpus", max(MIN_DECLARED_CPUS, os.cpu_count() or 1))
     settings.setdefault("include_dashboard", False)
-    ray.init(LOCAL, **settings)
+    try:
+        ray.init(LOCAL, **settings)
+    except (TypeError, ValueError, OSError):
+        raise  # of an option, or of the disk
+    except Exception as error:  # Ray raises no class of its own where its processes do not come up
+        raise RayNotStarted(" ".join(str(error).split())) from error
     return True
 
 

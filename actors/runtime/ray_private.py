@@ -9,14 +9,16 @@ what                                       Ray has it           without it
 the addresses of this machine's clusters   2.52 and later       RayNotFound: give the address
 the address that ``ray start`` left last   2.52 and later       the clusters are tried by address
 the token in ``~/.ray/auth_token``         2.60, not in 2.52    used only where RAY_AUTH_MODE=token
+Ray's messages to a driver, as a function  2.52 and later       Ray prints its paragraphs
 =========================================  ===================  ====================================
 
 ``tests/unit/actors/runtime/test_ray_private.py`` names what the installed Ray has not.
 """
 
 import logging
-from collections.abc import Set
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
+from typing import Any
 
 import ray
 
@@ -60,3 +62,19 @@ def use_token_if_there() -> None:
         )
 
         maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+
+
+def take_messages(tell: Callable[[str], None]) -> None:
+    """Have ``tell`` called with each message of the cluster, which Ray prints in this process else.
+
+    A message has several lines; most are about a worker that died. What workers themselves print
+    comes the same way where ``log_to_driver`` is on.
+    """
+    from ray._private import worker
+
+    def take(data: Mapping[str, Any], *_: Any, **__: Any) -> None:
+        for message in data["lines"]:
+            tell(message)
+
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = take

@@ -22,7 +22,7 @@ from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.actors.upkeep.compactor import Compactor
 from raylog.actors.upkeep.node_logs import NodeLogs
 from raylog.actors.upkeep.orders import OrderGate
-from raylog.actors.upkeep.workers import Workers
+from raylog.actors.upkeep.round_threads import RoundThreads
 from raylog.storage.clock import SystemClock
 from raylog.storage.files import Lock, ReadOnlyFileSystem, RealFileSystem
 
@@ -39,8 +39,8 @@ class CompactionActorImpl:
         )
         self._lock = threading.Lock()
         self._gate = OrderGate(own.key)
-        self._workers = Workers(self._compactor.turn, "compaction")
-        self._workers.start(config.log_cleaner_threads)
+        self._threads = RoundThreads(self._compactor.turn, "compaction")
+        self._threads.start(config.log_cleaner_threads)
         exported = (Exporter(ray_metric, node=own.node_id), self._compactor.numbers)
         threading.Thread(target=export_for_ever, args=exported, name="metrics", daemon=True).start()
 
@@ -52,7 +52,7 @@ class CompactionActorImpl:
         with self._lock:
             if self._gate.accept(order):
                 self._compactor.order(order)
-                self._workers.wake()
+                self._threads.wake()
 
     def status(self) -> list[CompactionStatus]:
         """Every compacted log of the node."""

@@ -4,12 +4,16 @@ A LogManager orders each round, and says which logs it may touch. An upkeep acto
 begins a round.
 """
 
+from collections import deque
 from collections.abc import Collection, Sequence
 
 from raylog.actors.control import LogId
 from raylog.actors.errors import NotLeader, UnsupportedVersion
 from raylog.actors.node_messages import VERSION, UpkeepLog, UpkeepOrder
 from raylog.storage.names import TopicPartition
+
+# An order that is under way is of one of the last lives: of each, only the last calls can be late.
+LIVES_REMEMBERED = 16
 
 
 class OrderGate:
@@ -23,7 +27,7 @@ class OrderGate:
         self._node = node
         self._life, self._number = "", -1
         self._controller_epoch = -1
-        self._lives_before: set[str] = set()
+        self._lives_before: deque[str] = deque(maxlen=LIVES_REMEMBERED)
 
     def accept(self, order: UpkeepOrder) -> bool:
         """Whether to obey an order; one that is late changes nothing.
@@ -39,7 +43,7 @@ class OrderGate:
         if order.life == self._life and order.number <= self._number:
             return False
         if order.life != self._life and self._life:
-            self._lives_before.add(self._life)
+            self._lives_before.append(self._life)
         self._life, self._number = order.life, order.number
         self._controller_epoch = order.controller_epoch
         return True

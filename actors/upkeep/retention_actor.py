@@ -20,7 +20,7 @@ from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.actors.upkeep.node_logs import NodeLogs
 from raylog.actors.upkeep.orders import OrderGate
 from raylog.actors.upkeep.retention import Retention
-from raylog.actors.upkeep.workers import Workers
+from raylog.actors.upkeep.round_threads import RoundThreads
 from raylog.storage.clock import SystemClock
 
 
@@ -34,8 +34,8 @@ class RetentionActorImpl:
         self._lock = threading.Lock()
         self._gate = OrderGate(node.key)
         self._order: UpkeepOrder | None = None  # of the next round
-        self._workers = Workers(self._turn, "retention")
-        self._workers.start(1)
+        self._threads = RoundThreads(self._turn, "retention")
+        self._threads.start(1)
         exported = (Exporter(ray_metric, node=node.node_id), self._retention.numbers)
         threading.Thread(target=export_for_ever, args=exported, name="metrics", daemon=True).start()
 
@@ -47,7 +47,7 @@ class RetentionActorImpl:
         with self._lock:
             if self._gate.accept(order):
                 self._order = order
-                self._workers.wake()
+                self._threads.wake()
 
     def _turn(self) -> bool:
         with self._lock:

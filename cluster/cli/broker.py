@@ -18,6 +18,7 @@ from raylog.cluster.cli.common import (
     quiet_ray,
     tell,
 )
+from raylog.cluster.cli.interrupts import told_on_ctrl_c
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
@@ -66,6 +67,14 @@ def start(
             "cannot be read. The old topics are unknown then; their folders are set aside.",
         ),
     ] = False,
+    older_metadata: Annotated[
+        bool,
+        typer.Option(
+            "--older-metadata",
+            help="Go on with metadata from the past, where the newer one is lost for good. Topics "
+            "that it does not know are set aside, not deleted.",
+        ),
+    ] = False,
 ) -> None:
     """Start a broker.
 
@@ -73,30 +82,42 @@ def start(
     it also starts Ray, and stays in the foreground until Ctrl-C or `raylog stop`.
     """
     quiet_ray()
+    from raylog.cluster.start import start as start_broker
+
+    settings = _settings(config, setting or [], log_dir)
+    joined = _join(address)
+    if joined is None and log_dir:
+        os.environ.pop("RAYLOG_LOG_DIRS", None)  # --log-dir overrides the shell's variable
+    if joined is None:
+        _shorten_messages()
+    with told_on_ctrl_c("the broker was not started"):
+        broker = start_broker(
+            config=settings,
+            address=joined or "local",
+            namespace=namespace,
+            new_cluster=new_cluster,
+            older_metadata=older_metadata,
+        )
+    if joined is None:
+        _stay(broker)
+    else:
+        _greet(broker, "the Ray cluster")
+
+
+def _settings(config: Path | None, setting: list[str], log_dir: list[str] | None) -> dict[str, Any]:
+    """The broker's keys, from the file and the options. BadParameter where none names a folder."""
     from raylog.actors.node.broker_config import names_log_dirs
-    from raylog.cluster.broker import start as start_broker
     from raylog.cluster.config_file import read_config_file
 
     settings: dict[str, Any] = read_config_file(config) if config else {}
-    settings.update(pairs(setting or []))
+    settings.update(pairs(setting))
     if log_dir:
         settings["log.dirs"] = log_dir
     if not names_log_dirs(settings) and not os.environ.get("RAYLOG_LOG_DIRS"):
         raise typer.BadParameter(
             "no folder for partitions: give --log-dir DIR, or log.dirs in --config FILE"
         )
-    joined = _join(address)
-    if joined is None and log_dir:
-        os.environ.pop("RAYLOG_LOG_DIRS", None)  # --log-dir overrides the shell's variable
-    broker = start_broker(
-        config=settings, address=joined or "local", namespace=namespace, new_cluster=new_cluster
-    )
-    where = "the Ray cluster" if joined else "Ray, started here,"
-    typer.echo(f"broker {broker.cluster_id()} runs on {where} at {broker.address}")
-    tell(broker.health())
-    if joined is None:
-        typer.echo("Ctrl-C, or `raylog stop` in another terminal, stops it.")
-        _stay(broker)
+    return settings
 
 
 def _join(address: str | None) -> str | None:
@@ -114,6 +135,24 @@ def _join(address: str | None) -> str | None:
         return None
 
 
+def _shorten_messages() -> None:
+    """One line for each of Ray's own messages, which are paragraphs for developers."""
+    from raylog.actors.runtime.ray_private import take_messages
+
+    take_messages(lambda message: note(in_short(message)))
+
+
+def in_short(message: str) -> str:
+    """The first sentence of a message of Ray, and where to look."""
+    sentence, _, _ = message.strip().partition("\n")[0].partition(". ")
+    return f"Ray: {sentence.rstrip('.')}; `raylog health` says whether anything is wrong"
+
+
+def _greet(broker: "Broker", where: str) -> None:
+    typer.echo(f"broker {broker.cluster_id()} runs on {where} at {broker.address}")
+    tell(broker.health())
+
+
 def _stay(broker: "Broker") -> None:
     """Wait until another process stops the broker, or a signal stops it here; then end Ray."""
 
@@ -123,6 +162,8 @@ def _stay(broker: "Broker") -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
     try:
+        _greet(broker, "Ray, started here,")
+        typer.echo("Ctrl-C, or `raylog stop` in another terminal, stops it.")
         while _may_run(broker):
             time.sleep(WATCH_INTERVAL_S)
     except KeyboardInterrupt:
@@ -151,7 +192,8 @@ def stop(address: Address = None, namespace: Namespace = NAMESPACE) -> None:
     Flushes and closes all logs and writes the checkpoints. Ray keeps running, unless `raylog start`
     started it.
     """
-    _stop(connected(address, namespace))
+    with told_on_ctrl_c("the broker may be stopped in part; `raylog stop` again stops the rest"):
+        _stop(connected(address, namespace))
 
 
 def _stop(broker: "Broker") -> None:

@@ -64,7 +64,7 @@ MAX_WIDTH = 10_000
 def connected(address: str | None, namespace: str) -> "Broker":
     """The broker that the command works on."""
     quiet_ray()
-    from raylog.cluster.broker import connect
+    from raylog.cluster.start import connect
 
     return connect(address, namespace=namespace)
 

@@ -16,13 +16,14 @@ from raylog.cluster.cli.common import (
     show,
     show_json,
 )
+from raylog.cluster.cli.interrupts import told_on_ctrl_c
 
 if TYPE_CHECKING:
     from raylog.actors.messages import LogDirStatus
 
 app = typer.Typer(help="Move partitions between the log dirs of their node.", no_args_is_help=True)
 dirs_app = typer.Typer(help="Show the log dirs of all nodes, or mend one.")
-COLUMNS = ("node", "log dir", "state", "partitions", "records", "disk", "free", "directory id")
+COLUMNS = ("node", "log dir", "state", "partitions", "bytes", "disk", "free", "directory id")
 
 
 @dirs_app.callback(invoke_without_command=True)
@@ -34,7 +35,8 @@ def log_dirs(
 ) -> None:
     """Show the log dirs of all nodes.
 
-    For each log dir: its state, its partitions, and the free space of its disk.
+    For each log dir: its state, its partitions, the bytes of their files, and the size and the free
+    space of its disk (- while it is offline, or its node does not answer).
     """
     if context.invoked_subcommand is not None:
         return
@@ -48,7 +50,12 @@ def log_dirs(
 @dirs_app.command()
 def online(
     log_dir: Annotated[
-        str, typer.Argument(metavar="LOG_DIR", help="Path or directory id of a log dir.")
+        str,
+        typer.Argument(
+            metavar="LOG_DIR",
+            help="Path or directory id of a log dir. A relative path counts from the folder that "
+            "you are in; of another machine, give the whole path, or the id.",
+        ),
     ],
     address: Address = None,
     namespace: Namespace = NAMESPACE,
@@ -75,14 +82,19 @@ def identify(
     ],
     like: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Another log dir of the same node, for the other ids."),
+        typer.Option(
+            metavar="DIR",
+            help="Another log dir of the same node, for the other ids. Else give both.",
+        ),
     ] = None,
-    cluster_id: Annotated[str | None, typer.Option(metavar="ID", help="Id of the cluster.")] = None,
+    cluster_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Id of the cluster, as other log dirs have it.")
+    ] = None,
     node_id: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Number of the node in other log dirs.")
     ] = None,
 ) -> None:
-    """Write the lost meta.properties of a log dir again. No broker is needed.
+    """Write the lost meta.properties of a log dir again. The broker must be stopped.
 
     The directory id must be the one that the log dir had: its partitions are bound to it. `raylog
     log dump --cluster-metadata-decoder --files FILE` shows it with each partition, where FILE is a
@@ -106,14 +118,15 @@ def identify(
 
 
 def _row(log_dir: "LogDirStatus") -> tuple[object, ...]:
+    is_measured = log_dir.total_bytes > 0
     return (
         log_dir.node_id[:8],
         log_dir.path,
         _state(log_dir),
         log_dir.partitions,
-        Bytes(log_dir.size_bytes),
-        Bytes(log_dir.total_bytes),
-        Bytes(log_dir.usable_bytes),
+        Bytes(log_dir.size_bytes) if is_measured else None,
+        Bytes(log_dir.total_bytes) if is_measured else None,
+        Bytes(log_dir.usable_bytes) if is_measured else None,
         log_dir.directory_id,
     )
 
@@ -121,6 +134,8 @@ def _row(log_dir: "LogDirStatus") -> tuple[object, ...]:
 def _state(log_dir: "LogDirStatus") -> str:
     if not log_dir.is_online:
         return f"OFFLINE: {log_dir.problem}"
+    if log_dir.problem is not None:
+        return f"SUSPECT: {log_dir.problem}"
     return (
         "online"
         if log_dir.loaded == log_dir.to_load
@@ -135,7 +150,10 @@ def move(
     log_dir: Annotated[
         str,
         typer.Argument(
-            metavar="LOG_DIR", help="Path or directory id of another log dir of the same node."
+            metavar="LOG_DIR",
+            help="Path or directory id of another log dir of the same node. A relative path "
+            "counts from the folder that you are in; of another machine, give the whole path, or "
+            "the id.",
         ),
     ],
     address: Address = None,
@@ -146,5 +164,7 @@ def move(
     Returns when the partition serves in the new log dir. It serves while its files are copied;
     clients wait only while the last part is copied.
     """
-    moved = connected(address, namespace).move_partition(topic, partition, log_dir)
+    broker = connected(address, namespace)
+    with told_on_ctrl_c(f"the move may go on; see `raylog topic describe {topic}`"):
+        moved = broker.move_partition(topic, partition, log_dir)
     typer.echo(f"{topic}-{partition} is in {moved.folder}")

@@ -16,7 +16,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Self
 
+import typer
+
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def told_on_ctrl_c(what: str) -> Iterator[None]:
+    """Ctrl-C ends the command with a line that says what has become of its request."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted: {what}", err=True)
+        raise typer.Exit(128 + signal.SIGINT) from None
 
 
 class Interrupts:

@@ -71,7 +71,7 @@ def _options(
 
 
 def main() -> None:
-    """The console entry point."""
+    """Run the command, and end with its exit status."""
     try:
         app()
     except RaylogError as error:
@@ -92,7 +92,3 @@ def main() -> None:
 def _forget_output() -> None:
     """Python must not report at exit what it cannot write."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-if __name__ == "__main__":
-    main()

@@ -27,6 +27,7 @@ from raylog.cluster.cli.common import (
     show,
     show_json,
 )
+from raylog.cluster.cli.interrupts import told_on_ctrl_c
 from raylog.cluster.cli.places import Offset, Place, place_of
 from raylog.storage.errors import RaylogError
 
@@ -94,9 +95,9 @@ def create(
         validate_only=validate_only,
         timeout_s=WORK_TIMEOUT_S,
     )
-    told = Told()
+    told = Told("topics may be created all the same; see `raylog topic list`")
     for topic, future in futures.items():
-        error = future.exception()
+        error = told.wait(future)
         # not one with another name that is too similar
         is_there = isinstance(error, TopicExists) and error.existing == topic
         if if_not_exists and is_there:
@@ -288,7 +289,8 @@ def add_partitions(
     extending = admin.add_partitions(
         {topic: total}, validate_only=validate_only, timeout_s=WORK_TIMEOUT_S
     )
-    extended = extending[topic].result()
+    with told_on_ctrl_c("partitions may be added all the same; see `raylog topic describe`"):
+        extended = extending[topic].result()
     typer.echo(
         f"{topic} can have {total} partitions"
         if validate_only
@@ -320,7 +322,7 @@ def trim(
     """
     place = place_of("--before", before)
     broker = connected(address, namespace)
-    told = Told()
+    told = Told("records may be deleted all the same; see `raylog topic describe`")
     described = broker.admin().describe_topics(dict.fromkeys(topics))
     found = [topic for name, future in described.items() if (topic := told.of(name, future))]
     chosen = _chosen(found, partition, told)
@@ -378,7 +380,7 @@ def delete(topics: Names, address: Address = None, namespace: Namespace = NAMESP
     from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
 
     admin = connected(address, namespace).admin()
-    told = Told()
+    told = Told("topics may be deleted all the same; see `raylog topic list`")
     for topic, future in admin.delete_topics(
         dict.fromkeys(topics), timeout_s=OPEN_TIMEOUT_S
     ).items():
@@ -390,11 +392,18 @@ def delete(topics: Names, address: Address = None, namespace: Namespace = NAMESP
 class Told:
     """The answers for several topics: errors are told as they come, each with one line."""
 
-    def __init__(self) -> None:
-        self._has_errors = False
+    def __init__(self, if_interrupted: str = "nothing was changed") -> None:
+        """``if_interrupted``: what is said of the requests after Ctrl-C."""
+        self._has_errors, self._if_interrupted = False, if_interrupted
+
+    def wait(self, future: "Future[Any]") -> BaseException | None:
+        """Wait for an answer; its error. Ctrl-C ends the command."""
+        with told_on_ctrl_c(self._if_interrupted):
+            return future.exception()
 
     def well(self, subject: str, future: "Future[Any]") -> bool:
         """Wait for an answer; whether it is no error."""
+        self.wait(future)
         try:
             future.result()
         except RaylogError as error:

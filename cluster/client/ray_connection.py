@@ -31,6 +31,7 @@ from raylog.actors.runtime.clusters import check_not_forked
 from raylog.actors.runtime.nodes import own_node_id
 from raylog.actors.runtime.stubs import LogActorStub
 from raylog.cluster.client.background import Background, Work
+from raylog.cluster.client.commanding import PATIENCE_S, Command, Commanding
 from raylog.cluster.client.connection import (
     FetchAnswer,
     FetchRequest,
@@ -288,6 +289,27 @@ class RayConnection:
         future.add_done_callback(self._controller_answered)
         self._lookup.controller(partial(_send, future, ask, _as_it_is), partial(fail, future))
         return future
+
+    def command(
+        self,
+        what: str,
+        timeout_s: float,
+        command: Command[Answer],
+        *,
+        patience_s: float = PATIENCE_S,
+        is_read: bool = False,
+    ) -> "Future[Answer]":
+        """As ``ask_controller``, and again while the Controller is away: see ``commanding.py``."""
+        commanding = Commanding(
+            self.ask_controller,
+            self.deadlines,
+            command,
+            what=what,
+            timeout_s=timeout_s,
+            patience_s=patience_s,
+            is_read=is_read,
+        )
+        return commanding.begin()
 
     def _controller_answered(self, done: "Future[Any]") -> None:
         if isinstance(done.exception(), NotLeader | RequestTimedOut):

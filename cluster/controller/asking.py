@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from raylog.actors.errors import NoLogDirs
+from raylog.actors.errors import NoLogDirs, OlderMetadata
 from raylog.actors.messages import ConfigEntry, LogDirStatus
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S, WORK_TIMEOUT_S
@@ -88,13 +88,19 @@ class Lookups:
     def problems(self) -> dict[str, str]:
         """What is wrong that no other look-up tells: subject -> why.
 
-        ``metadata``: nothing can be changed any more. ``upkeep of <Ray's node id>``: nobody removes
+        ``metadata``: nothing can be changed any more. ``older metadata``: the same, before somebody
+        says what to do. ``metadata reserve``: it is not whole, since the disk is full. ``upkeep of
+        <Ray's node id>``: nobody removes
         there what is old.
         """
         snapshot = self._snapshot()
         problems: dict[str, str] = {}
         if snapshot.failure is not None:
-            problems[describe.METADATA] = str(snapshot.failure)
+            is_older = isinstance(snapshot.failure, OlderMetadata)
+            subject = describe.OLDER_METADATA if is_older else describe.METADATA
+            problems[subject] = str(snapshot.failure)
+        if snapshot.reserve_problem is not None:
+            problems[describe.METADATA_RESERVE] = str(snapshot.reserve_problem)
         for node_id, why in describe.missing_upkeep(snapshot).items():
             problems[describe.UPKEEP_OF + node_id] = why
         return problems
@@ -124,44 +130,42 @@ class Commanding:
         partitions: int | None,
         config: Mapping[str, Any],
         validate_only: bool = False,
+        topic_id: str | None = None,
     ) -> TopicDescription:
         """Make a topic; when this returns its partitions serve, and nothing is left if it fails.
 
         ``validate_only``: raise what would keep it from being made now, and make nothing; the
-        answer has neither an id nor partitions then.
+        answer has neither an id nor partitions then. ``topic_id``: a random one, by which the
+        request is known when it is repeated; None: it is not repeated.
         """
-
-        def command() -> Command:
-            return CreateTopic(
-                name=name,
-                topic_id=random_id(),
-                partitions=partitions,
-                config=config,
-                validate_only=validate_only,
-            )
-
+        command = CreateTopic(
+            name=name,
+            topic_id=topic_id or random_id(),
+            partitions=partitions,
+            config=config,
+            validate_only=validate_only,
+        )
         topic = self._make(command, f"creating {name}")
         if validate_only:
             return TopicDescription(name, topic_id="", config=topic.config, partitions=())
         return describe.describe_topic(self._snapshot(), name)
 
     def add_partitions(
-        self, name: str, total: int, validate_only: bool = False
+        self, name: str, total: int, validate_only: bool = False, is_repeated: bool = False
     ) -> TopicDescription:
-        """Extend a topic to ``total`` partitions; as ``create_topic``."""
-
-        def command() -> Command:
-            return AddPartitions(name=name, total=total, validate_only=validate_only)
-
+        """Extend a topic to ``total`` partitions; as ``create_topic``. See ``AddPartitions``."""
+        command = AddPartitions(
+            name=name, total=total, validate_only=validate_only, is_repeated=is_repeated
+        )
         self._make(command, f"extending {name}")
         return describe.describe_topic(self._snapshot(), name)
 
-    def _make(self, command: Callable[[], Command], what: str) -> TopicRecord:
+    def _make(self, command: Command, what: str) -> TopicRecord:
         """Try again for a while where no node may be used, but one is about to take part."""
         end_s = self._clock() + NODE_PATIENCE_S
         while True:
             try:
-                made = self._ask(command(), what, OPEN_TIMEOUT_S)
+                made = self._ask(command, what, OPEN_TIMEOUT_S)
             except NoLogDirs:
                 is_over = self._clock() >= end_s
                 if is_over or describe.has_settled(self._snapshot(), self._problems()):
@@ -196,12 +200,16 @@ class Commanding:
         behind = {entry.partition.partition for entry in answer.behind}
         return described._replace(outdated=tuple(sorted(behind | set(described.outdated))))
 
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(
+        self, name: str, topic_id: str | None = None, is_repeated: bool = False
+    ) -> None:
         """Remove a topic and its records; returns when nothing within reach is left of it.
 
-        Raises what keeps records from being removed: the topic is gone then, and they will be.
+        ``topic_id``, ``is_repeated``: see ``DeleteTopic``. Raises what keeps records from being
+        removed: the topic is gone then, and they will be.
         """
-        self._ask(DeleteTopic(name=name), f"deleting {name}", OPEN_TIMEOUT_S)
+        command = DeleteTopic(name=name, topic_id=topic_id, is_repeated=is_repeated)
+        self._ask(command, f"deleting {name}", OPEN_TIMEOUT_S)
 
     def move_partition(self, name: str, number: int, log_dir: str) -> PartitionDescription:
         """Move a partition to another log dir of its node; returns when it serves there."""

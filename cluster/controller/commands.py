@@ -21,7 +21,7 @@ from raylog.actors.errors import (
     UnknownTopicOrPartition,
 )
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.cluster.controller.desired import EPOCH_SHIFT, Desired, port_of
+from raylog.cluster.controller.desired import Desired, port_of
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import (
     DirRecord,
@@ -48,7 +48,11 @@ PRODUCER_ID_BLOCK = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopic:
-    """``topic_id``: a new random one. ``partitions``: None for the broker's num.partitions."""
+    """``topic_id``: a random one that the caller has chosen; ``partitions``: None for the broker's
+    num.partitions.
+
+    Where a topic has this name and this id, the command is repeated, since its answer was lost.
+    """
 
     name: str
     topic_id: str
@@ -59,11 +63,15 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitions:
-    """Extend a topic to ``total`` partitions."""
+    """Extend a topic to ``total`` partitions.
+
+    ``is_repeated``: an answer to this was lost, so the topic may have ``total`` of them already.
+    """
 
     name: str
     total: int
     validate_only: bool = False
+    is_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +86,15 @@ class AlterTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopic:
-    """Remove a topic and its records."""
+    """Remove a topic and its records.
+
+    ``topic_id``: of the topic that is meant; None: whichever has the name. ``is_repeated``: an
+    answer to this was lost, so the topic may be gone already.
+    """
 
     name: str
+    topic_id: str | None = None
+    is_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,16 +187,25 @@ class Commands:
 
     def _create_topic(self, command: CreateTopic) -> tuple[Record, ...]:
         count = self._config.num_partitions if command.partitions is None else command.partitions
-        assert not self._desired.logs_of(command.topic_id), "a topic's id is used once"
+        if self._is_made(command):
+            return ()
+        if self._desired.logs_of(command.topic_id):
+            raise TopicBusy(command.name, "removed, since it could not be created")
         check_topic_name(command.name)
         check_partitions(count, least=1)
         topic = TopicRecord(
             name=command.name,
             topic_id=command.topic_id,
             config=self._checked(topic_overrides(command.config)),
+            version=self._desired.version_after(-1),
         )
         self._check_free(command.name)
         return (topic, *self._new_partitions(topic, 0, count))
+
+    def _is_made(self, command: CreateTopic) -> bool:
+        """Whether the command comes again, and has taken effect."""
+        topic = self._desired.topics.get(command.topic_id)
+        return topic is not None and topic.name == command.name
 
     def _check_free(self, name: str) -> None:
         key = collision_key(name)
@@ -196,6 +219,8 @@ class Commands:
             what = "cleaned up after partitions that could not be added"
             raise TopicBusy(command.name, what)
         count = len(self._live(topic))
+        if command.is_repeated and command.total == count:
+            return ()
         check_partitions(command.total, least=count + 1)
         return self._new_partitions(topic, count, command.total - count)
 
@@ -226,14 +251,23 @@ class Commands:
     def _alter_topic(self, command: AlterTopic) -> tuple[Record, ...]:
         topic = self._topic(command.name)
         config = self._checked(altered(topic.config, command.changes, command.delete))
-        return (replace(topic, config=config, version=topic.version + 1),)
+        version = self._desired.version_after(topic.version)
+        return (replace(topic, config=config, version=version),)
 
     def _delete_topic(self, command: DeleteTopic) -> tuple[Record, ...]:
+        if command.is_repeated and not self._is_there(command):
+            return ()
         topic = self._topic(command.name)
+        if command.topic_id not in (None, topic.topic_id):
+            raise UnknownTopicOrPartition(command.name, None, "it is another one by now")
         return (
             *removing(self._desired, self._live(topic)),
             TopicRemovedRecord(topic_id=topic.topic_id),
         )
+
+    def _is_there(self, command: DeleteTopic) -> bool:
+        topic = self._desired.topic_named(command.name)
+        return topic is not None and command.topic_id in (None, topic.topic_id)
 
     def _checked(self, config: dict[str, Any]) -> dict[str, Any]:
         """``config``, if a topic can have it."""
@@ -317,7 +351,10 @@ class Commands:
             raise InvalidRequest("log_dir", command.log_dir, why)
         if len(meant) > 1:
             nodes = ", ".join(entry.node for entry in meant)
-            raise InvalidRequest("log_dir", command.log_dir, f"is on several nodes ({nodes})")
+            why = (
+                f"is on several nodes ({nodes}); give the directory id that `raylog log-dirs` shows"
+            )
+            raise InvalidRequest("log_dir", command.log_dir, why)
         return meant[0]
 
     def _dirs_offline(self) -> list[DirRecord]:
@@ -342,9 +379,8 @@ def next_producer_ids(desired: Desired) -> ProducerIdsRecord:
     They begin anew with each Controller's epoch: what is rolled back with the metadata's log dir
     was handed out in a lower one.
     """
-    epoch = desired.controller_epoch
-    first = max(desired.next_producer_id, epoch << EPOCH_SHIFT)
-    return ProducerIdsRecord(epoch=epoch, next_id=first + PRODUCER_ID_BLOCK)
+    next_id = desired.first_producer_id() + PRODUCER_ID_BLOCK
+    return ProducerIdsRecord(epoch=desired.controller_epoch, next_id=next_id)
 
 
 def _is_meant(entry: DirRecord, log_dir: str) -> bool:

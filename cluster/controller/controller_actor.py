@@ -7,10 +7,12 @@ the methods that brokers, clients and LogManagers call, and the actor's own life
 - the first ``start`` opens the metadata, and raises why it cannot;
 - where Ray starts the actor again, its constructor never raises, since Ray would not start it a
   third time. The metadata is opened in a thread, again and again, and until then calls get
-  NotLeader with the reason;
+  NotController with the reason;
 - after a failed write of the metadata nobody knows what is on the disk. Everybody who waits is
-  told, ``raylog health`` says it, and then the process ends: Ray starts it again, and its next life
-  reads the log back from the disk.
+  told, and ``raylog health`` says it. After a pause the Controller begins again in the same
+  process, and reads the log back from the disk; where that fails again and again, the pauses grow
+  (``lives.py``);
+- after a mistake of our own the process ends, and Ray starts it again.
 
 Look-ups have threads of their own that nothing else can fill, and are answered from memory.
 """
@@ -25,7 +27,7 @@ from typing import Any
 import ray
 
 from raylog.actors.control import Report
-from raylog.actors.errors import BrokerRunning, NotLeader
+from raylog.actors.errors import BrokerRunning, NotController, NotLeader
 from raylog.actors.events import set_up_logs, warn
 from raylog.actors.messages import ConfigEntry, LogDirStatus
 from raylog.actors.node.broker_config import BrokerConfig
@@ -39,15 +41,16 @@ from raylog.cluster.controller.describe import (
 )
 from raylog.cluster.controller.events import Refused, Reported
 from raylog.cluster.controller.home import own_home
+from raylog.cluster.controller.lives import Lives
 from raylog.cluster.controller.shell import again_until_open
 from raylog.cluster.controller.starting import RunningController
 from raylog.cluster.controller.stopping import stop_nodes
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import RaylogError, StorageError
 from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-# How long a Controller that has failed stays, so that its last answers arrive and health sees it.
+# How long a Controller that made a mistake stays, so that its last answers arrive.
 LINGER_S = 3.0
 CONCURRENCY_GROUPS = {
     "control": 4,
@@ -66,9 +69,10 @@ class ControllerImpl:
         self._namespace, self._config = namespace, config
         self._lock = threading.Lock()  # of what is below; held for moments
         self._controller: RunningController | None = None
-        self._why_not = NotLeader("the broker", "it is starting")
+        self._why_not: NotLeader = NotController("the broker", "it is starting")
         self._is_begun = is_restarted()
         self._stopped = threading.Event()
+        self._lives = Lives()
         if own_name():
             set_up_logs(own_name())
         if self._is_begun:
@@ -80,11 +84,14 @@ class ControllerImpl:
     # -- the actor's life --------------------------------------------------------------------------
 
     @ray.method(concurrency_group="life")
-    def start(self, new_cluster: bool = False, home: Home | None = None) -> str:
+    def start(
+        self, home: Home | None = None, new_cluster: bool = False, older_metadata: bool = False
+    ) -> str:
         """Open the metadata, have every node take part, open what is there; the cluster id.
 
         ``home``: where the metadata is; None: somewhere on this node, which is the only one.
         ``new_cluster``: a new cluster may begin where it is not sure that there is none.
+        ``older_metadata``: the metadata counts though there was a newer one.
 
         Raises why this node's log dirs cannot be used, with nothing left running, or BrokerRunning;
         of the other nodes, ``nodes()`` tells.
@@ -96,7 +103,13 @@ class ControllerImpl:
         try:
             node = own_node()
             if home is None:
-                home = own_home(node.node_id, self._config, new_cluster=new_cluster, may_begin=True)
+                home = own_home(
+                    node.node_id,
+                    self._config,
+                    new_cluster=new_cluster,
+                    older_metadata=older_metadata,
+                    may_begin=True,
+                )
             controller = self._open(home)
             controller.wait_until_serving(self._stopped.wait)
             return controller.cluster_id
@@ -115,6 +128,7 @@ class ControllerImpl:
         if is_stopped:
             controller.close()
             raise self._why_not
+        self._lives.begin()
         try:
             controller.begin()
         except BaseException:  # no more threads: the next try must find the log unlocked
@@ -131,24 +145,42 @@ class ControllerImpl:
     def _open_once(self) -> None:
         node = own_node()
         node.check_alone()
-        self._open(own_home(node.node_id, self._config, new_cluster=False, may_begin=False))
+        self._open(own_home(node.node_id, self._config, may_begin=False))
 
     def _cannot_open(self, error: Exception) -> None:
         warn(logger, "metadata-not-opened", trace=not isinstance(error, RaylogError), why=error)
         why = f"its Controller cannot open the metadata, and tries again: {error}"
         with self._lock:
             if not self._stopped.is_set():
-                self._why_not = NotLeader("the broker", why)
+                self._why_not = NotController("the broker", why)
 
     def _failed(self, error: BaseException) -> None:
-        """Nothing can go on: end this process in a moment."""
-        warn(logger, "controller-ends", why=error)
-        timer = threading.Timer(LINGER_S, self._end_process)
+        """Nothing can go on: begin again after a pause, in this process or in another one."""
+        if isinstance(error, StorageError):
+            pause_s = self._lives.end()
+            timer = threading.Timer(pause_s, self._begin_again, (error,))
+        else:
+            pause_s = LINGER_S
+            timer = threading.Timer(pause_s, self._end_process)
+        warn(logger, "controller-ends", why=error, again_s=pause_s)
         timer.daemon = True
         try:
             timer.start()
         except RuntimeError:  # no more threads
             self._end_process()
+
+    def _begin_again(self, error: StorageError) -> None:
+        told = f"its Controller begins again, since a write of the metadata failed: {error}"
+        with self._lock:
+            if self._stopped.is_set():
+                return
+            self._why_not = NotController("the broker", told)
+            controller, self._controller = self._controller, None
+        if controller is not None:
+            controller.leave(NotLeader("the broker", told))  # to those whose request is under way
+            if not controller.close():  # the disk hangs: the lock goes with the process only
+                self._end_process()
+        self._open_again()
 
     def _end_process(self) -> None:
         """Ray starts the actor again, and the locks go with the process."""
@@ -171,6 +203,7 @@ class ControllerImpl:
             controller, self._controller = self._controller, None
         if controller is not None:
             controller.leave(why)
+            controller.make_room()
         try:
             is_clean = stop_nodes(self._namespace)
         finally:
@@ -204,14 +237,17 @@ class ControllerImpl:
         partitions: int | None,
         config: Mapping[str, Any],
         validate_only: bool = False,
+        topic_id: str | None = None,
     ) -> TopicDescription:
-        return self._running().commanding.create_topic(name, partitions, config, validate_only)
+        commanding = self._running().commanding
+        return commanding.create_topic(name, partitions, config, validate_only, topic_id)
 
     @ray.method(concurrency_group="commands")
     def add_partitions(
-        self, name: str, total: int, validate_only: bool = False
+        self, name: str, total: int, validate_only: bool = False, is_repeated: bool = False
     ) -> TopicDescription:
-        return self._running().commanding.add_partitions(name, total, validate_only)
+        commanding = self._running().commanding
+        return commanding.add_partitions(name, total, validate_only, is_repeated)
 
     @ray.method(concurrency_group="commands")
     def alter_topic_config(
@@ -225,8 +261,10 @@ class ControllerImpl:
         return commanding.alter_topic_config(name, changes, delete, validate_only)
 
     @ray.method(concurrency_group="commands")
-    def delete_topic(self, name: str) -> None:
-        self._running().commanding.delete_topic(name)
+    def delete_topic(
+        self, name: str, topic_id: str | None = None, is_repeated: bool = False
+    ) -> None:
+        self._running().commanding.delete_topic(name, topic_id, is_repeated)
 
     @ray.method(concurrency_group="moves")
     def move_partition(self, name: str, number: int, log_dir: str) -> PartitionDescription:

@@ -7,6 +7,10 @@ was copied or restored, one may be only an older state of the other::
 
     1 2 3 4 5          1 2 3 6 7 8         these have gone on apart: nobody can say which one counts
 
+A log dir keeps the highest epoch of a Controller that it has obeyed, and obeys none before it is in
+the metadata, fsynced. So where one has a higher epoch than the newest copy, a newer copy is
+missing. Only ``older_metadata``, an explicit word of a person, lets the cluster go on from there.
+
 A new cluster begins by itself only where nothing speaks of an older one. Everything else is a
 doubt: a log dir with a cluster's id and the metadata nowhere, a disk that cannot be read. Then only
 ``new_cluster``, an explicit word of a person, lets one begin.
@@ -16,9 +20,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from raylog.actors.errors import MetadataInDoubt, SeveralClusters
+from raylog.actors.errors import (
+    MetadataInDoubt,
+    MetadataMissing,
+    MetadataUnreadable,
+    OlderMetadata,
+    SeveralClusters,
+)
 from raylog.cluster.controller.records import METADATA_LOG
-from raylog.storage.errors import LogMissing
+from raylog.storage.state.controller_epoch import NO_EPOCH
 
 # Bytes of the digest of each record in ``Copy.digests``.
 DIGEST_BYTES = 8
@@ -51,7 +61,8 @@ class SurveyedDir:
 
     ``cluster_id``: as its ``meta.properties`` has it. ``has_metadata``: whether there is a folder
     of the metadata, readable or not. ``problem``: why the dir or the metadata could not be read;
-    empty where it could.
+    empty where it could. ``obeyed_epoch``: the highest of a Controller that it has obeyed; -1 for
+    none, and where that cannot be read.
     """
 
     node_id: str
@@ -60,6 +71,7 @@ class SurveyedDir:
     has_metadata: bool = False
     copy: Copy | None = None
     problem: str = ""
+    obeyed_epoch: int = NO_EPOCH
 
     def __str__(self) -> str:
         return f"{self.path} of node {self.node_id[:8]}"
@@ -67,24 +79,42 @@ class SurveyedDir:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
-    """Where the metadata is. ``new_cluster``: the id of the cluster that begins there, or empty."""
+    """Where the metadata is. ``new_cluster``: the id of the cluster that begins there, or empty.
+
+    ``least_epoch``: the highest epoch of a Controller that a log dir of the cluster has obeyed.
+    ``is_older_accepted``: whether the metadata counts though one may be higher than it knows.
+    """
 
     node_id: str
     log_dir: str
     new_cluster: str = ""
+    least_epoch: int = NO_EPOCH
+    is_older_accepted: bool = False
+
+    @property
+    def accepts_older(self) -> bool:
+        """Whether a log dir may have obeyed a Controller that the metadata does not know."""
+        return self.is_older_accepted or bool(self.new_cluster)
 
 
 def choose(
-    dirs: Sequence[SurveyedDir], own: str, *, new_id: str, new_cluster: bool = False
+    dirs: Sequence[SurveyedDir],
+    own: str,
+    *,
+    new_id: str,
+    new_cluster: bool = False,
+    older_metadata: bool = False,
 ) -> Home:
     """Where the Controller starts.
 
     ``dirs``: of all nodes, each node's in their order. ``own``: the id of the node that asks; a new
     cluster begins in its first log dir. ``new_id``: a new cluster's id. ``new_cluster``: whether
-    one may begin where there is any doubt.
+    one may begin where there is any doubt. ``older_metadata``: whether the newest copy counts where
+    there was a newer one.
 
     Raises SeveralClusters; MetadataInDoubt where copies have gone on apart, or one of several
-    cannot be read; LogMissing where there may be metadata that nobody has found.
+    cannot be read; OlderMetadata; MetadataMissing where there may be some that nobody has found,
+    and MetadataUnreadable.
     """
     own_first = sorted(dirs, key=lambda entry: entry.node_id != own)
     # Without a record it is what a first start has left that was cut off.
@@ -95,7 +125,14 @@ def choose(
         if unread:
             raise MetadataInDoubt(_listed([*copies, *unread]), "not all of them can be read")
         best = _best(copies)
-        return Home(node_id=best.node_id, log_dir=best.path)
+        if not older_metadata:
+            _check_newest(best, own_first)
+        return Home(
+            node_id=best.node_id,
+            log_dir=best.path,
+            least_epoch=_least_epoch(own_first, best.copy.cluster_id if best.copy else ""),
+            is_older_accepted=older_metadata,
+        )
     if not new_cluster:
         _check_nothing_missing(own_first)
     return _new_home(own_first, own, new_id)
@@ -119,26 +156,46 @@ def _best(copies: Sequence[SurveyedDir]) -> SurveyedDir:
     return max(copies, key=_end)  # what begins with another has no lower epoch, either
 
 
+def _check_newest(best: SurveyedDir, dirs: Iterable[SurveyedDir]) -> None:
+    """Raise OlderMetadata where a log dir has obeyed a Controller that the copy does not know."""
+    assert best.copy is not None
+    epoch = best.copy.controller_epoch
+    newer = [
+        f"epoch {entry.obeyed_epoch} is known to {entry}"
+        for entry in dirs
+        if entry.cluster_id == best.copy.cluster_id and entry.obeyed_epoch > epoch
+    ]
+    if newer:
+        raise OlderMetadata(str(best), epoch, "; ".join(newer))
+
+
+def _least_epoch(dirs: Iterable[SurveyedDir], cluster_id: str) -> int:
+    """The highest epoch of a Controller that a log dir of the cluster has obeyed."""
+    epochs = [entry.obeyed_epoch for entry in dirs if entry.cluster_id == cluster_id]
+    return max(epochs, default=NO_EPOCH)
+
+
 def _end(entry: SurveyedDir) -> int:
     assert entry.copy is not None
     return entry.copy.end
 
 
 def _check_nothing_missing(dirs: Iterable[SurveyedDir]) -> None:
-    """Raise LogMissing unless it is sure that no cluster has been here."""
+    """Raise MetadataMissing or MetadataUnreadable unless it is sure that no cluster was here."""
     for entry in dirs:
         if entry.has_metadata and entry.copy is None:
-            raise LogMissing(_folder(entry), f"the metadata cannot be read ({entry.problem})")
+            why = f"the metadata cannot be read ({entry.problem})"
+            raise MetadataUnreadable(f"{entry.path}/{METADATA_LOG}", why)
         if entry.cluster_id is not None:
             why = (
                 f"the log dir belongs to cluster {entry.cluster_id}, but no running node has the "
                 "metadata of this cluster"
             )
-            raise LogMissing(_folder(entry), why)
+            raise MetadataMissing(str(entry), why)
     for entry in dirs:
         if entry.problem:
             why = f"the log dir cannot be read ({entry.problem}), and may have the metadata"
-            raise LogMissing(_folder(entry), why)
+            raise MetadataMissing(str(entry), why)
 
 
 def _new_home(dirs: Sequence[SurveyedDir], own: str, new_id: str) -> Home:
@@ -148,11 +205,12 @@ def _new_home(dirs: Sequence[SurveyedDir], own: str, new_id: str) -> Home:
     assert first.node_id == own, "the node that asks was looked at"
     known = {entry.cluster_id for entry in dirs if entry.cluster_id is not None}
     cluster_id = known.pop() if len(known) == 1 else new_id
-    return Home(node_id=own, log_dir=first.path, new_cluster=cluster_id)
-
-
-def _folder(entry: SurveyedDir) -> str:
-    return f"{entry.path}/{METADATA_LOG}"
+    return Home(
+        node_id=own,
+        log_dir=first.path,
+        new_cluster=cluster_id,
+        least_epoch=_least_epoch(dirs, cluster_id),
+    )
 
 
 def _listed(entries: Iterable[SurveyedDir]) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from raylog.actors.control import LogId, LogReport, Report
+from raylog.actors.control import DirReport, LogId, LogReport, Report
 from raylog.actors.errors import NotLeader, UnknownTopicOrPartition
 from raylog.actors.messages import LogDirStatus
 from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
@@ -34,19 +34,39 @@ BEING_CREATED = "it is being created"
 SILENT = "has not reported for"
 # The subjects of ``Lookups.problems``.
 METADATA = "metadata"
+METADATA_RESERVE = "metadata reserve"
+OLDER_METADATA = "older metadata"
 UPKEEP_OF = "upkeep of "
 # Upkeep actors that are missing for longer than this are a problem: one starts in seconds.
 UPKEEP_PATIENCE_MS = 30_000
 # What to do about a log dir that is offline.
 ONLINE_AGAIN = (
-    "repair the disk, or replace it and restore a copy, then run `raylog log-dirs online {path}`; "
-    "its logs are read back from the disk first"
+    "repair the disk, or replace it and restore a copy, then run `raylog log-dirs online "
+    "{directory_id}`; its logs are read back from the disk first"
 )
 # The same where its node has started without it, and does not know its id.
 START_AGAIN = (
     "repair the disk, or replace it and restore a copy, then run `raylog stop` and `raylog start`: "
     "its node looks at it again when it starts"
 )
+
+
+# The same while that is under way.
+READ_BACK = "wait: its partitions open when its logs are read back"
+# What to do about a partition whose node, or log dir, is the problem.
+NODE_AWAY = (
+    "start the node that has this log dir again, with its disk mounted; its partitions open by "
+    "themselves"
+)
+SEE_NODE = "do what `raylog health` says of this node; the partition serves again by itself"
+SEE_LOG_DIR = "do what `raylog health` says of this log dir; its partitions open when it is in use"
+SEE_EITHER = (
+    "do what `raylog health` says of the log dir that is offline; if that is another one, start "
+    "the node that has this one again. The partition opens when its log dir is in use"
+)
+# Why a node does not obey, though nothing is wrong.
+MANAGER_STARTS = "its LogManager is being started"
+MANAGER_LEARNS = "its LogManager does not obey this Controller yet"
 
 
 class PartitionDescription(NamedTuple):
@@ -87,8 +107,10 @@ class Snapshot:
     """What the Controller knows at one moment; nobody changes it any more.
 
     ``node_ids``: the nodes of the Ray cluster that take part, key -> Ray's id. ``without_upkeep``:
-    nodes whose logs need an upkeep actor that does not run, key -> since when. ``now_ms``: by the
-    clock of the machine, as is that.
+    nodes whose logs need an upkeep actor that does not run, key -> since when. ``failure``: why
+    nothing can be changed. ``reserve_problem``: why the metadata's reserve is not whole.
+    ``is_in_charge``: whether this Controller has its epoch. ``now_ms``: by the clock of the
+    machine, as is ``without_upkeep``.
     """
 
     desired: Desired
@@ -96,6 +118,8 @@ class Snapshot:
     node_ids: Mapping[str, str] = field(default_factory=dict)
     without_upkeep: Mapping[str, int] = field(default_factory=dict)
     failure: RaylogError | None = None
+    reserve_problem: RaylogError | None = None
+    is_in_charge: bool = True
     now_ms: int = 0
 
 
@@ -171,14 +195,25 @@ def describe_partition(snapshot: Snapshot, record: PartitionRecord) -> Partition
         node_id=node_id,
         folder=_folder(snapshot, record) if node_id is not None else None,
         problem=problem.problem if isinstance(problem, RaylogError) else problem,
-        todo=_todo(problem),
+        todo=_todo(snapshot, record, problem),
     )
 
 
-def _todo(problem: RaylogError | str | None) -> str | None:
+def _todo(
+    snapshot: Snapshot, record: PartitionRecord, problem: RaylogError | str | None
+) -> str | None:
+    """What to do about a partition; None where it is only to be waited for."""
     if isinstance(problem, LogDirOffline):
-        return ONLINE_AGAIN.format(path=problem.path)
-    return problem.advice if isinstance(problem, RaylogError) else None
+        return ONLINE_AGAIN.format(directory_id=record.directory)
+    if isinstance(problem, RaylogError):
+        return problem.advice
+    if problem in (None, BEING_CREATED, BEING_OPENED):
+        return None
+    if SILENT in problem:
+        return SEE_NODE
+    if _nameless(snapshot, record.directory) is not None:
+        return SEE_LOG_DIR
+    return SEE_EITHER if _all_nameless(snapshot) else NODE_AWAY
 
 
 def explain(snapshot: Snapshot, partition: TopicPartition) -> RaylogError | None:
@@ -287,20 +322,33 @@ def _why_not_there(record: PartitionRecord, directory: DirRecord, report: Report
             return TopicIdUnreadable(folder, record.log.topic_id, "is missing or damaged")
     return LogMissing(
         folder,
-        "the partition's folder does not exist (a folder of another topic with this name was "
-        f"renamed {partition}.<id>-stray)",
+        f"the partition's folder does not exist (is there a {partition}.<id>-stray? It was set "
+        "aside, since the cluster did not know its topic id)",
     )
+
+
+def _nameless(snapshot: Snapshot, directory_id: str | None) -> DirReport | None:
+    """What a node reports of a log dir that it knows by its path alone."""
+    record = snapshot.desired.dirs.get(directory_id or "")
+    seen = None if record is None else snapshot.observed.get(record.node)
+    for entry in () if seen is None or seen.report is None else seen.report.dirs:
+        if entry.directory_id is None and record is not None and entry.path == record.path:
+            return entry
+    return None
+
+
+def _all_nameless(snapshot: Snapshot) -> list[DirReport]:
+    """What nodes report of log dirs that they know by their paths alone."""
+    reports = [seen.report for seen in snapshot.observed.values() if seen.report is not None]
+    return [entry for report in reports for entry in report.dirs if entry.directory_id is None]
 
 
 def _away(snapshot: Snapshot, directory_id: str) -> str:
     """That a log dir's node is away; or the dir is one that nobody could read."""
-    reports = [seen.report for seen in snapshot.observed.values() if seen.report is not None]
-    unread = [
-        f"{entry.path} ({entry.why})"
-        for report in reports
-        for entry in report.dirs
-        if entry.directory_id is None
-    ]
+    nameless = _nameless(snapshot, directory_id)
+    if nameless is not None:
+        return f"its log dir {nameless.path} is offline: {nameless.why}"
+    unread = [f"{entry.path} ({entry.why})" for entry in _all_nameless(snapshot)]
     hint = ""
     if unread:
         hint = f", or this log dir is one of those that are offline: {'; '.join(unread)}"
@@ -368,8 +416,8 @@ def _why_not_obeying(
     if problem is not None:
         return str(problem)
     if seen.report is None:
-        return "its LogManager is being started"
-    return "its LogManager does not obey this Controller yet"
+        return MANAGER_STARTS
+    return MANAGER_LEARNS
 
 
 def _silent(key: str, seen: Observed, now_ms: int) -> str:
@@ -397,14 +445,15 @@ def describe_log_dirs(snapshot: Snapshot) -> list[LogDirStatus]:
         for entry in () if seen.report is None else seen.report.dirs:
             record = snapshot.desired.dirs.get(entry.directory_id or "")
             why = _why_offline(record, entry.why if entry.state == "offline" else None)
+            doubt = entry.why if entry.state == "online" else ""
             count = len(snapshot.desired.logs_in(entry.directory_id or ""))
-            todo = "" if record is None else ONLINE_AGAIN.format(path=entry.path)
+            todo = "" if record is None else _used_again(record)
             status = LogDirStatus(
                 node_id=node_id,
                 path=entry.path,
                 directory_id=entry.directory_id or "",
                 is_online=why is None,
-                problem=why,
+                problem=why or doubt or None,
                 partitions=count,
                 size_bytes=0,
                 total_bytes=0,
@@ -457,6 +506,12 @@ def why_unread(snapshot: Snapshot, record: DirRecord) -> str | None:
         if entry.state == "offline":
             return entry.why
     return "no running node has it"
+
+
+def _used_again(record: DirRecord) -> str:
+    if record.state == "returning":
+        return READ_BACK
+    return ONLINE_AGAIN.format(directory_id=record.directory_id)
 
 
 def _why_offline(record: DirRecord | None, reported: str | None) -> str | None:

@@ -35,8 +35,10 @@ from raylog.storage.names import TopicPartition
 # listens there yet.
 FIRST_PORT = 19_092
 LAST_PORT = 65_535
-# Producer ids of one Controller's epoch are told from those of all others by the bits above.
+# Producer ids and config versions of one Controller's epoch are told from those of all others by
+# the bits above: what a lost history gave is never given again for something else.
 EPOCH_SHIFT = 40
+VERSION_SHIFT = 32
 
 
 @dataclass(slots=True)
@@ -152,6 +154,14 @@ class Desired:
             del self._left_at[node][record.log]
 
     # -- questions ---------------------------------------------------------------------------------
+
+    def first_producer_id(self) -> int:
+        """A producer id from which on none is in use, in whichever history of the metadata."""
+        return max(self.next_producer_id, self.controller_epoch << EPOCH_SHIFT)
+
+    def version_after(self, version: int) -> int:
+        """A version of a topic's config that is higher, and that no other config ever had."""
+        return max(version + 1, self.controller_epoch << VERSION_SHIFT)
 
     def copy(self) -> "Desired":
         """The same, for others to read while this one goes on changing."""

@@ -6,18 +6,25 @@ from dataclasses import dataclass
 from raylog.actors.control import Report
 from raylog.cluster.controller.commands import Command
 from raylog.cluster.controller.desired import Desired
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import DiskFull, RaylogError
+from raylog.storage.state.controller_epoch import NO_EPOCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
     """The metadata log was read. ``desired``: its fold, which belongs to the machine from now on.
 
-    ``node``: the key of the node that the Controller runs on. This is the first event, once.
+    ``node``: the key of the node that the Controller runs on. ``folder``: where the log is.
+    ``least_epoch``: the highest epoch of a Controller that is known from the log dirs.
+    ``accepts_older``: whether the metadata counts though a newer Controller was obeyed than it
+    knows. This is the first event, once.
     """
 
     desired: Desired
     node: str
+    folder: str = ""
+    least_epoch: int = NO_EPOCH
+    accepts_older: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +51,13 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silent:
-    """A call to a node's LogManager failed: it may not run."""
+    """A call to a node's LogManager failed: it may not run.
+
+    ``is_refused``: it said why, and that does not pass by itself.
+    """
 
     node: str
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +70,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """The records of an ``Append`` are on the disk."""
+    """The records of an ``Append`` are on the disk.
+
+    ``shortage``: why the reserve was given up for them; None where there was room.
+    """
 
     token: int
+    shortage: DiskFull | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +87,27 @@ class AppendFailed:
     error: RaylogError
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReserveMade:
+    """The metadata's reserve is whole, or ``problem`` says why it is not."""
+
+    problem: RaylogError | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: once a second or more often."""
 
 
-Event = Started | NodesSeen | Reported | Refused | Silent | Asked | Appended | AppendFailed | Tick
+Event = (
+    Started
+    | NodesSeen
+    | Reported
+    | Refused
+    | Silent
+    | Asked
+    | Appended
+    | AppendFailed
+    | ReserveMade
+    | Tick
+)

@@ -26,21 +26,34 @@ def survey_node(node_id: str, config: BrokerConfig) -> list[SurveyedDir]:
     return survey(RealFileSystem(), node_id, node_log_dirs(config))
 
 
-def own_home(node_id: str, config: BrokerConfig, *, new_cluster: bool, may_begin: bool) -> Home:
+def own_home(
+    node_id: str,
+    config: BrokerConfig,
+    *,
+    new_cluster: bool = False,
+    older_metadata: bool = False,
+    may_begin: bool,
+) -> Home:
     """Where the metadata is on the node that this runs on, which is the only one.
 
     ``may_begin``: False where a Controller has been here before, so there must be some. Raises as
     ``choose`` does.
     """
     home = choose(
-        survey_node(node_id, config), node_id, new_id=random_id(), new_cluster=new_cluster
+        survey_node(node_id, config),
+        node_id,
+        new_id=random_id(),
+        new_cluster=new_cluster,
+        older_metadata=older_metadata,
     )
     if home.new_cluster and not may_begin:
         raise LogMissing(home.log_dir, "the metadata is missing")
     return home
 
 
-def find_home(config: BrokerConfig, new_cluster: bool = False) -> tuple[Node, Home | None]:
+def find_home(
+    config: BrokerConfig, new_cluster: bool = False, older_metadata: bool = False
+) -> tuple[Node, Home | None]:
     """The node where the Controller starts, and where the metadata is there.
 
     None: it is the only node, and the Controller looks itself. Raises as ``choose`` does;
@@ -63,5 +76,11 @@ def find_home(config: BrokerConfig, new_cluster: bool = False) -> tuple[Node, Ho
         raise read.errors[own]
     if not dirs:
         raise NoLogDirs("no node has a log dir")
-    home = choose(dirs, own.node_id, new_id=random_id(), new_cluster=new_cluster)
+    home = choose(
+        dirs,
+        own.node_id,
+        new_id=random_id(),
+        new_cluster=new_cluster,
+        older_metadata=older_metadata,
+    )
     return next(node for node in nodes if node.node_id == home.node_id), home

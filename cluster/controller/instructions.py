@@ -30,10 +30,19 @@ Answered = TopicRecord | Altered | PartitionRecord | DirRecord | int | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append:
-    """Append the records to the metadata log, all or none, and fsync it: ``Appended``."""
+    """Append the records to the metadata log, all or none, and fsync it: ``Appended``.
+
+    ``may_use_reserve``: whether the metadata's reserve is given up for them on a full disk.
+    """
 
     token: int
     records: tuple[Record, ...]
+    may_use_reserve: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MakeReserve:
+    """Make the metadata's reserve whole, if there is room: ``ReserveMade``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,4 +89,4 @@ class Note:
     fields: Mapping[str, object] = field(default_factory=dict)
 
 
-Instruction = Append | StartManager | Tell | Answer | Note
+Instruction = Append | MakeReserve | StartManager | Tell | Answer | Note

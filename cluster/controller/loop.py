@@ -9,7 +9,7 @@ publishes a snapshot, from which look-ups are answered in any thread::
                                                         +--> snapshot --> look-ups
 
 A mistake of our own (an assertion) and a metadata log that has failed both end the Controller: its
-next life reads the log afresh.
+next life reads the log afresh. Older metadata does not end it: the next life would read the same.
 """
 
 import logging
@@ -27,6 +27,7 @@ from raylog.cluster.controller.instructions import (
     Answer,
     Append,
     Instruction,
+    MakeReserve,
     Note,
     StartManager,
     Tell,
@@ -38,7 +39,12 @@ logger = logging.getLogger(__name__)
 
 TICK_S = 0.5
 # Notes of something that somebody should look at.
-_WARNINGS = {"metadata-failed", "log-dir-offline"}
+_WARNINGS = {
+    "metadata-failed",
+    "metadata-reserve-given-up",
+    "older-metadata",
+    "log-dir-offline",
+}
 
 
 class Hands(Protocol):
@@ -46,6 +52,9 @@ class Hands(Protocol):
 
     def append(self, append: Append) -> None:
         """Write records: ``Appended`` or ``AppendFailed`` follows."""
+
+    def make_reserve(self) -> None:
+        """Make the metadata's reserve whole: ``ReserveMade`` follows."""
 
     def start_manager(self, node: str) -> None:
         """Have a LogManager run on the node with this key."""
@@ -140,7 +149,7 @@ class ControllerLoop:
         self._publish(event)
         for instruction in instructions:
             self._carry_out(instruction)
-        if self._machine.failure is not None:
+        if self._machine.failure is not None and self._machine.doubt is None:
             self._fail(self._machine.failure)
 
     def _publish(self, event: Event) -> None:
@@ -157,6 +166,8 @@ class ControllerLoop:
             node_ids=self._node_ids,
             without_upkeep=self._without_upkeep,
             failure=self._machine.failure,
+            reserve_problem=self._machine.reserve_problem,
+            is_in_charge=self._machine.is_in_charge,
             now_ms=now_ms,
         )
 
@@ -164,6 +175,8 @@ class ControllerLoop:
         match instruction:
             case Append():
                 self._hands.append(instruction)
+            case MakeReserve():
+                self._hands.make_reserve()
             case StartManager():
                 self._hands.start_manager(instruction.node)
             case Tell():

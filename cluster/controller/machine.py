@@ -15,19 +15,24 @@ moment it is appended, and nobody is told of what is not on the disk (``journal.
 reports is judged by the state of now (``observed.py``), so a late answer does no harm.
 
 **In charge.** The first record of a Controller is its epoch, which is higher than every one in the
-log. A node that has seen a higher one, or this one but not from here, makes it begin another: the
-metadata was rolled back, and nothing of this Controller may look like what the lost one did.
-Commands wait until all nodes that answer have obeyed, so that such an epoch is known before the
-first of them.
+log and on the log dirs of its node. It writes it when all nodes that answer have reported, and
+nobody obeys it before. Commands wait until these nodes have obeyed.
+
+**Older metadata.** A node obeys an epoch only when it is in the log, fsynced. So one that has seen
+a higher epoch than the log has, or this one but not from here, tells that the metadata was rolled
+back. Then nothing is decided any more (OlderMetadata): the nodes serve on, and a person decides.
+Where somebody has accepted the older metadata, the Controller begins a higher epoch instead:
+nothing of it may look like what the lost one did.
 
 What is done elsewhere: reading and writing the log, finding the nodes, sending (the Ray shell).
 """
 
 from collections import deque
 from collections.abc import Iterable
+from copy import copy
 
 from raylog.actors.control import LogId, Order, Report
-from raylog.actors.errors import NotLeader
+from raylog.actors.errors import NoLogDirs, NotController, OlderMetadata
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.commands import (
     AddPartitions,
@@ -51,6 +56,7 @@ from raylog.cluster.controller.events import (
     NodesSeen,
     Refused,
     Reported,
+    ReserveMade,
     Silent,
     Started,
     Tick,
@@ -60,11 +66,12 @@ from raylog.cluster.controller.instructions import (
     Answered,
     Append,
     Instruction,
+    MakeReserve,
     Note,
     StartManager,
     Tell,
 )
-from raylog.cluster.controller.journal import InFlight, Journal, Purpose
+from raylog.cluster.controller.journal import GROWING, InFlight, Journal, Purpose
 from raylog.cluster.controller.observed import SUSPECT_MS, Watched
 from raylog.cluster.controller.plan import Configs, Plan, plan
 from raylog.cluster.controller.producer_ids import ProducerIds
@@ -87,7 +94,7 @@ from raylog.cluster.controller.waiting import (
     View,
     Waiting,
 )
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import DiskFull, RaylogError
 
 
 class ControllerMachine:
@@ -103,6 +110,10 @@ class ControllerMachine:
         self._ids = ProducerIds()
         self._node = ""  # where this Controller runs; empty until it has started
         self._epoch = 0  # which it shall have; what it has is the desired state's
+        self._folder = ""  # of the metadata
+        self._accepts_older = False
+        self.is_in_charge = False  # whether the desired state's epoch is its own
+        self.doubt: OlderMetadata | None = None  # why it decides nothing, in this life
         self._is_gathered = False  # whether commands may begin
         self._in_charge_ms = 0  # when it got its epoch
         self._commands: deque[Asked] = deque()
@@ -110,6 +121,7 @@ class ControllerMachine:
         self._waiting: dict[int, Waiting] = {}
         self._starts: dict[str, Delay] = {}  # nodes whose LogManager may not run
         self._is_turn_of_plan = False  # after a command: they must not keep each other waiting
+        self._refusing: set[str] = set()  # nodes whose LogManager cannot be started
         self._dirty: set[str] = set()  # nodes for which something else may follow now
         self._orders: dict[str, tuple[Order, ...]] = {}  # by the last plan, as are the doubts
         self._doubts: dict[str, frozenset[LogId]] = {}
@@ -119,12 +131,18 @@ class ControllerMachine:
     @property
     def failure(self) -> RaylogError | None:
         """Why nothing can be changed any more; None while all is well."""
-        return self._journal.failure
+        return self.doubt or self._journal.failure
+
+    @property
+    def reserve_problem(self) -> RaylogError | None:
+        """Why the metadata's reserve is not whole; None while it is."""
+        return self._journal.reserve.problem
 
     def handle(self, event: Event, now_ms: int) -> list[Instruction]:
         """What to do after this. ``now_ms``: never goes back."""
         self._now_ms = max(now_ms, self._now_ms)
         self._out = []
+        reserve_problem = self.reserve_problem
         match event:
             case Started():
                 self._start(event)
@@ -135,16 +153,22 @@ class ControllerMachine:
             case Refused():
                 self._hear_refusal(event)
             case Silent():
+                if event.is_refused:
+                    self._refusing.add(event.node)
                 if event.node in self.watched.nodes:
                     self._starts.setdefault(event.node, Delay(self._now_ms))
             case Asked():
                 self._commands.append(event)
             case Appended():
-                self._appended(self._journal.appended(event.token))
+                done = self._journal.appended(event.token, event.shortage, self._now_ms)
+                self._appended(done)
             case AppendFailed():
                 self._append_failed(event)
+            case ReserveMade():
+                self._journal.reserve.made(event.problem, self._now_ms)
             case Tick():
                 pass
+        self._note_reserve(reserve_problem)
         self._go_on()
         return self._out
 
@@ -153,7 +177,8 @@ class ControllerMachine:
     def _start(self, event: Started) -> None:
         assert not self._node, "it started twice"
         self._node, self.desired = event.node, event.desired
-        self._outrank(self.desired.controller_epoch)
+        self._folder, self._accepts_older = event.folder, event.accepts_older
+        self._outrank(max(self.desired.controller_epoch, event.least_epoch))
 
     def _outrank(self, epoch: int) -> None:
         """Somebody had this epoch: have a higher one."""
@@ -166,9 +191,22 @@ class ControllerMachine:
         Orders of a lower epoch that come late are refused, too. Where the node has the epoch from
         here that says nothing: a higher one would make the orders of this one late in turn.
         """
-        is_own = event.controller_epoch == self.desired.controller_epoch
-        if not (is_own and self._telling.has_told(event.node)):
-            self._outrank(event.controller_epoch)
+        epoch = self.desired.controller_epoch
+        is_known = event.controller_epoch <= epoch
+        if self.is_in_charge and event.controller_epoch == epoch:
+            is_known = self._telling.has_told(event.node)
+        if not is_known:
+            self._hear_of_another(f"node {event.node}", event.controller_epoch)
+
+    def _hear_of_another(self, who: str, epoch: int) -> None:
+        """A node has obeyed a Controller that the metadata does not know."""
+        if self._accepts_older:
+            self._outrank(epoch)
+        elif self.doubt is None:
+            found = f"{self._folder} of node {self._node}"
+            known = self.desired.controller_epoch
+            self.doubt = OlderMetadata(found, known, f"epoch {epoch} is known to {who}")
+            self._out.append(Note(name="older-metadata", fields={"why": self.doubt}))
 
     @property
     def _is_outranked(self) -> bool:
@@ -180,6 +218,7 @@ class ControllerMachine:
             self._orders.pop(key, None)
             self._doubts.pop(key, None)
             self._starts.pop(key, None)
+            self._refusing.discard(key)
             if key in self.watched.nodes:
                 self._starts[key] = Delay(self._now_ms)
         # Where a node has left, a log dir of it may be taken over by another one.
@@ -187,7 +226,8 @@ class ControllerMachine:
 
     def _take(self, report: Report) -> None:
         if self._is_of_another(report):
-            self._outrank(report.controller_epoch)
+            paths = ", ".join(entry.path for entry in report.dirs)
+            self._hear_of_another(f"node {report.node} ({paths})", report.controller_epoch)
         sent = self._telling.last_number
         if not self.watched.take(report, self._epoch, sent, self._now_ms):
             return
@@ -203,8 +243,10 @@ class ControllerMachine:
         There were two of one epoch if the metadata was rolled back between them.
         """
         epoch = self.desired.controller_epoch
-        if not self._node or report.controller_epoch != epoch:
-            return bool(self._node) and report.controller_epoch > epoch
+        if not self._node:
+            return False
+        if not self.is_in_charge or report.controller_epoch != epoch:
+            return report.controller_epoch > epoch
         if not self._telling.has_told(report.node):
             return True
         is_past = report.life in self.watched.past_lives(report.node)
@@ -218,7 +260,7 @@ class ControllerMachine:
         request, command = done.purpose.request, done.purpose.command
         if command is None:
             self._out.append(Answer(request=request, error=done.purpose.error))
-        elif isinstance(command, AllocateProducerId) and self._is_outranked:
+        elif isinstance(command, AllocateProducerId) and (self._is_outranked or self.doubt):
             # Its epoch may have been another Controller's: no id of it is handed out.
             self._commands.appendleft(Asked(request=request, command=command))
         else:
@@ -244,6 +286,7 @@ class ControllerMachine:
                     fields = {"log_dir": record.path, "node": record.node, "why": record.why}
                     self._out.append(Note(name=f"log-dir-{record.state}", fields=fields))
             case ControllerRecord():
+                self.is_in_charge = True
                 self._telling.new_epoch()
                 self._orders.clear()
                 self._doubts.clear()
@@ -271,17 +314,32 @@ class ControllerMachine:
             error = failed.purpose.error or event.error
             self._out.append(Answer(request=failed.purpose.request, error=error))
 
+    def _note_reserve(self, before: RaylogError | None) -> None:
+        now = self.reserve_problem
+        if now is None and before is not None:
+            self._out.append(Note(name="metadata-reserve-made"))
+        elif now is not None and before is None:
+            self._out.append(Note(name="metadata-reserve-given-up", fields={"why": now}))
+
     # -- going on ----------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
         if not self._node:
             return
         self._start_managers()
+        if self.doubt is not None:
+            self._refuse_if_failed()
+            return  # the nodes serve on as they did
+        self._refuse_if_stuck()
         if self._is_outranked:
             self._refuse_if_failed()
-            if self._journal.is_ready(self._now_ms):
+            is_informed = self.is_in_charge or self._has_heard_all()
+            if is_informed and self._journal.is_ready(self._now_ms):
                 self._append([ControllerRecord(epoch=self._epoch, node=self._node)])
             return  # nobody obeys the epoch that it has
+        if self._journal.reserve.is_due(self._now_ms):
+            self._journal.reserve.begin()
+            self._out.append(MakeReserve())
         self._look_at_waiting()
         self._refuse_if_failed()
         self._gather()
@@ -292,6 +350,17 @@ class ControllerMachine:
             self._next_command()
             self._follow_plan()
         self._tell_nodes()
+
+    def _has_heard_all(self) -> bool:
+        """Whether every node has said which epoch it has seen, or cannot say it.
+
+        That is one that cannot use its log dirs, or is silent for a while.
+        """
+        nodes = self.watched.nodes
+        return bool(nodes) and all(
+            seen.report is not None or key in self._refusing or seen.is_suspect(self._now_ms)
+            for key, seen in nodes.items()
+        )
 
     def _start_managers(self) -> None:
         for key, delay in self._starts.items():
@@ -306,15 +375,30 @@ class ControllerMachine:
         requests = [asked.request for asked in self._commands]
         requests += [purpose.request for purpose, _ in self._undo]
         for request, waiting in list(self._waiting.items()):
-            if not isinstance(waiting, Altering):  # which needs no more records
+            needs_no_record = isinstance(waiting, Altering)
+            if self.doubt is not None or not needs_no_record:
                 del self._waiting[request]
                 requests.append(request)
         self._commands.clear()
         self._undo.clear()
         self._out += [Answer(request=request, error=self.failure) for request in requests]
 
+    def _refuse_if_stuck(self) -> None:
+        """Commands that wait for records which the disk has no room for need not wait."""
+        stuck = self._journal.stuck
+        if stuck is None or self._is_gathered:
+            return
+        while self._commands:
+            request = self._commands.popleft().request
+            self._out.append(Answer(request=request, error=copy(stuck)))
+
     def _look_at_waiting(self) -> None:
-        view = View(desired=self.desired, observed=self.watched.nodes, now_ms=self._now_ms)
+        view = View(
+            desired=self.desired,
+            observed=self.watched.nodes,
+            now_ms=self._now_ms,
+            stuck=self._journal.stuck,
+        )
         for request, waiting in list(self._waiting.items()):
             ended = waiting.look(view)
             if ended is None:
@@ -353,7 +437,10 @@ class ControllerMachine:
 
     def _append(self, records: Iterable[Record], purpose: Purpose | None = None) -> None:
         begun = self._journal.begin(records, self.desired, purpose)
-        self._out.append(Append(token=begun.token, records=begun.records))
+        append = Append(
+            token=begun.token, records=begun.records, may_use_reserve=begun.may_use_reserve
+        )
+        self._out.append(append)
         self._is_turn_of_plan = purpose is not None
 
     def _next_command(self) -> None:
@@ -374,8 +461,7 @@ class ControllerMachine:
     def _begin(self, request: int, command: Command) -> None:
         if isinstance(command, AllocateProducerId) and self._has_answered_id(request):
             return
-        commands = Commands(self.desired, self.watched.nodes, self._now_ms, self._config)
-        records = commands.records(command)
+        records = self._records(command)
         if getattr(command, "validate_only", False):
             topics = [record for record in records if isinstance(record, TopicRecord)]
             known = self.desired.topic_named(getattr(command, "name", ""))
@@ -384,6 +470,21 @@ class ControllerMachine:
             self._append(records, Purpose(request=request, command=command))
         else:
             self._begun(request, command, ())
+            self._look_at_waiting()  # nothing else may happen for a while
+
+    def _records(self, command: Command) -> tuple[Record, ...]:
+        """What the command changes. Raises DiskFull for what grows while there is no reserve."""
+        commands = Commands(self.desired, self.watched.nodes, self._now_ms, self._config)
+        shortage = self.reserve_problem
+        if not (isinstance(command, GROWING) and isinstance(shortage, DiskFull)):
+            return commands.records(command)
+        try:
+            records = commands.records(command)
+        except NoLogDirs:  # since all are full
+            raise copy(shortage) from None
+        if records:
+            raise copy(shortage)
+        return records
 
     def _has_answered_id(self, request: int) -> bool:
         """Whether there was a producer id left. NotLeader where none may be handed out."""
@@ -394,7 +495,7 @@ class ControllerMachine:
         # Without a node that has written the epoch to its disks, it may have been somebody's.
         epoch = self.desired.controller_epoch
         if not any(seen.keeps(epoch) for seen in self.watched.nodes.values()):
-            raise NotLeader("the broker", "no log dir has the epoch of its Controller yet")
+            raise NotController("the broker", "no log dir has the epoch of its Controller yet")
         return False
 
     def _append_undo(self, purpose: Purpose, creating: Creating) -> None:
@@ -427,8 +528,7 @@ class ControllerMachine:
                 assert topic is not None, "it was altered just now"
                 self._waiting[request] = Altering(topic=topic, since_ms=self._now_ms)
             case DeleteTopic():
-                logs = tuple(log for record in records if (log := getattr(record, "log", None)))
-                self._waiting[request] = Deleting(logs=logs, since_ms=self._now_ms)
+                self._waiting[request] = self._deleting(command, records)
             case MovePartition():
                 self._waiting[request] = self._moving(command)
 
@@ -443,6 +543,9 @@ class ControllerMachine:
         topic = self.desired.topic_named(command.name)
         assert topic is not None, "it was written just now"
         new = tuple(record.log for record in records if isinstance(record, PartitionRecord))
+        if not records:  # it is repeated: wait for what the one before has begun
+            live = self.desired.live_logs_of(topic.topic_id)
+            new = tuple(log for log in live if self.desired.partitions[log].state == "creating")
         return Creating(
             name=topic.name,
             topic_id=topic.topic_id,
@@ -450,6 +553,12 @@ class ControllerMachine:
             is_new_topic=isinstance(command, CreateTopic),
             since_ms=self._now_ms,
         )
+
+    def _deleting(self, command: DeleteTopic, records: tuple[Record, ...]) -> Deleting:
+        logs = [log for record in records if (log := getattr(record, "log", None)) is not None]
+        if not records and command.topic_id is not None:  # it is repeated
+            logs = list(self.desired.logs_of(command.topic_id))
+        return Deleting(logs=tuple(logs), since_ms=self._now_ms)
 
     def _partition(self, name: str, number: int) -> PartitionRecord:
         topic = self.desired.topic_named(name)

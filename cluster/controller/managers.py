@@ -1,7 +1,9 @@
 """The LogManagers as the Controller reaches them: a line to each node, each with its own thread.
 
 A LogManager that hangs keeps only its own line waiting. What is said is not queued: of several
-orders only the newest is sent, since each message has everything (``actors/control.py``).
+orders only the newest is sent, since each message has everything (``actors/control.py``). An answer
+of a LogManager that has died may be late by seconds, so it is not waited for where another life of
+it has reported meanwhile: orders for that one are sent at once.
 
 ::
 
@@ -17,10 +19,11 @@ tells it everything anew when it reports.
 import logging
 import threading
 from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from typing import Protocol
 
 from raylog.actors.control import Orders
-from raylog.actors.errors import NotLeader
+from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.events import warn
 from raylog.cluster.controller.events import Silent
 from raylog.storage.errors import RaylogError
@@ -29,16 +32,22 @@ logger = logging.getLogger(__name__)
 
 
 class LogManagers(Protocol):
-    """The way to the nodes' LogManagers. Each method waits, and raises why it failed."""
+    """The way to the nodes' LogManagers. Each method waits, and raises why it failed.
 
-    def start(self, node: str) -> None:
+    ``given_up``: when it ends nobody needs the answer any more, and the method returns.
+    """
+
+    def start(self, node: str, given_up: "Future[None]") -> None:
         """Have a LogManager run on a node, with the broker's config; fine if one does."""
 
-    def obey(self, node: str, orders: Orders) -> None:
+    def obey(self, node: str, orders: Orders, given_up: "Future[None]") -> None:
         """Give it orders. Raises RequestTimedOut after a while."""
 
     def kill(self, node: str) -> None:
         """End it, whatever it does."""
+
+    def forget(self, node: str) -> None:
+        """The node is gone: remember nothing of it. One that comes back is found again."""
 
 
 class _Line:
@@ -51,6 +60,8 @@ class _Line:
         self._changed = threading.Condition()
         self._is_start_wanted = self._is_stopped = self._is_end = False
         self._orders: Orders | None = None
+        self._life = ""  # that was told something last
+        self._given_up: Future[None] = Future()  # ends the wait for the answer of the present call
         self._thread = threading.Thread(target=self._run, name=f"line-{node}", daemon=True)
         self._thread.start()
 
@@ -62,6 +73,8 @@ class _Line:
     def tell(self, orders: Orders) -> None:
         with self._changed:
             self._orders = orders
+            if self._life not in ("", orders.life) and not self._given_up.done():
+                self._given_up.set_result(None)
             self._changed.notify_all()
 
     def stop(self, *, is_end: bool) -> None:
@@ -80,6 +93,7 @@ class _Line:
                 self.problem = None
             except Exception as error:
                 self._failed(error)
+        self._managers.forget(self.node)
 
     def _next_work(self) -> Callable[[], None] | None:
         """The next thing to do; None when the line is stopped."""
@@ -88,19 +102,24 @@ class _Line:
                 self._changed.wait()
             if self._is_stopped:
                 return None
+            given_up = self._given_up = Future()
             if self._is_start_wanted:
                 self._is_start_wanted = False
-                return self._start
+                return lambda: self._start(given_up)
             orders, self._orders = self._orders, None
             assert orders is not None, "there is something to do"
-            return lambda: self._managers.obey(self.node, orders)
+            self._life = orders.life
+            return lambda: self._managers.obey(self.node, orders, given_up)
 
-    def _start(self) -> None:
+    def _start(self, given_up: "Future[None]") -> None:
         try:
-            self._managers.start(self.node)
+            self._managers.start(self.node, given_up)
         finally:
             with self._changed:
                 is_end = self._is_end
+                if given_up.done():  # whether the new life has this broker's config is to be asked
+                    self._is_start_wanted = True
+                    self._life = ""
             if is_end:  # it was created behind the back of who ended all the others
                 self._managers.kill(self.node)
 
@@ -113,7 +132,12 @@ class _Line:
             is_named = isinstance(error, RaylogError)
             warn(logger, "log-manager-silent", trace=not is_named, node=self.node, why=named)
         self.problem = named
-        self._put(Silent(node=self.node))
+        self._put(Silent(node=self.node, is_refused=not is_passing(named)))
+
+
+def is_passing(problem: RaylogError) -> bool:
+    """Whether a call failed for what passes: an actor that starts, or an answer that is late."""
+    return isinstance(problem, NotLeader | RequestTimedOut)
 
 
 class Managers:

@@ -3,7 +3,8 @@
 Every append is fsynced. The log ``__cluster_metadata-0`` lies beside the partitions, in a log dir
 of the Controller's node (``home.py`` says in which). What the records are is in ``records.py``,
 and what they add up to in ``desired.py``: the fold belongs to the machine, and this file only makes
-it once, when the log is opened.
+it once, when the log is opened. Where the disk is full, some records may use the metadata's reserve
+(``reserve.py``).
 """
 
 import os
@@ -14,6 +15,7 @@ from typing import Any
 from raylog.actors.partition.locking import lock_patiently
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.records import ClusterRecord, Record, decode, encode
+from raylog.cluster.controller.reserve import PIECE_BYTES, Reserve
 from raylog.cluster.controller.wholeness import check_whole
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
@@ -35,6 +37,10 @@ from raylog.storage.state.properties import random_id, read_meta
 
 # One read of the replay.
 REPLAY_BYTES = 1 << 20
+# All records of one decision are one batch: for a topic of 10,000 partitions more than 3 MB, and
+# names can be longer. By default a log takes 1 MiB.
+BATCH_BYTES = 64 << 20
+CONFIG = LogConfig(retention_ms=-1, max_message_bytes=BATCH_BYTES)
 
 
 class MetadataLog:
@@ -49,7 +55,8 @@ class MetadataLog:
         also LogLocked, InvalidLogDir, CorruptRecord where a newer raylog wrote it, and
         StorageError.
         """
-        self._fs, self._clock = fs, clock
+        self._fs, self._clock, self._log_dir = fs, clock, log_dir
+        self._reserve = Reserve(fs, log_dir)
         self.folder = os.path.join(log_dir, str(METADATA_PARTITION))
         if not fs.is_dir(self.folder):
             if not new_cluster:
@@ -61,9 +68,7 @@ class MetadataLog:
             check_whole(fs, self.folder)
             # Every append is flushed, so all of it is read back from the disk at each start and
             # checked: it is small. What a failed fsync has left in the page cache does not count.
-            self._log = open_log(
-                fs, clock, self.folder, METADATA_PARTITION, LogConfig(retention_ms=-1)
-            )
+            self._log = open_log(fs, clock, self.folder, METADATA_PARTITION, CONFIG)
             epochs = self._log.epochs
             # Written before the first append, so that it is there on a full disk.
             epochs.assign(epochs.next, self._log.log_end_offset)
@@ -86,13 +91,41 @@ class MetadataLog:
         self.append([record])
         self.desired.apply(record)
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(
+        self, records: Sequence[Record], *, may_use_reserve: bool = False
+    ) -> DiskFull | None:
         """Write the records, all or none, and fsync them.
+
+        Returns why a piece of the reserve was given up for them, where that was needed.
 
         A full disk or a shortage of descriptors leaves the log as it was: DiskFull or
         OutOfResources, and it may be tried again. After any other failure of a write or an fsync
         nobody knows what is on the disk: every later call raises that error again.
         """
+        shortage: DiskFull | None = None
+        while True:
+            try:
+                self._append(records)
+                return shortage
+            except DiskFull as error:
+                if not may_use_reserve or not self._reserve.give_up_piece():
+                    raise
+                shortage = error.with_traceback(None)
+
+    def make_reserve(self) -> None:
+        """Make the reserve whole. Raises as ``Reserve.make``."""
+        self._reserve.make()
+
+    def make_room(self) -> None:
+        """Make a piece of the reserve free if the disk is full: for an orderly stop."""
+        try:
+            is_full = self._fs.room(self._log_dir).usable_bytes < PIECE_BYTES
+        except StorageError:
+            return
+        if is_full:
+            self._reserve.give_up_piece()
+
+    def _append(self, records: Sequence[Record]) -> None:
         if self._failed is not None:
             raise copy(self._failed)
         now_ms = self._clock.now_ms()

@@ -58,7 +58,7 @@ class Observed:
         report = self.report
         if report is None or not self.obeys(epoch):
             return False
-        return any(entry.state == "online" for entry in report.dirs)
+        return any(entry.takes_orders for entry in report.dirs)
 
     def is_suspect(self, now_ms: int) -> bool:
         """Whether it was silent for so long that it may hang."""

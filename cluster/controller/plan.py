@@ -20,6 +20,7 @@ moving                moved, and no order is under way             record: onlin
 moving                a problem, or the target is not usable       record: online where it was
 removing              its folder                                   Remove
 removing              nothing, and no order is under way           record: it is removed
+no such log           it serves it                                 End
 no such log           its folder, and nobody serves it             SetAside
 ====================  ===========================================  ===========================
 
@@ -34,6 +35,7 @@ from itertools import count
 from raylog.actors.control import (
     Create,
     DirReport,
+    End,
     KeepOut,
     LogId,
     LogReport,
@@ -212,6 +214,8 @@ class _NodePlan:
         for log in self._entries:
             if log in self._desired.partitions:
                 self._plan_folders_of(self._desired.partitions[log])
+        for log in self._entries:
+            self._plan_end(log)
         for entry in self._own:
             self._plan_stray(entry)
         named = {getattr(order, "log", None) for order in self.orders}
@@ -325,7 +329,8 @@ class _NodePlan:
                 self.records.append(replace(record, state="online"))
             if here.config_version > topic.version:
                 # The metadata was rolled back: what it says now becomes the newest version.
-                self.records.append(replace(topic, version=here.config_version + 1))
+                version = self._desired.version_after(here.config_version)
+                self.records.append(replace(topic, version=version))
             is_fine = here.problem is None and is_alone
             if here.config_version >= topic.version and is_fine:
                 return
@@ -425,6 +430,14 @@ class _NodePlan:
         return self._configs.of(self._desired.topics[log.topic_id])
 
     # -- folders that nobody wants -----------------------------------------------------------------
+
+    def _plan_end(self, log: LogId) -> None:
+        """Nobody serves on what no record knows: the metadata is older, and it is accepted."""
+        if log in self._desired.partitions:
+            return
+        states = {entry.state for entry in self._entries[log]}
+        if states & {"opening", "serving", "moved"}:
+            self.orders.append(End(log=log))
 
     def _plan_stray(self, entry: LogReport) -> None:
         if entry.state not in ("found", "failed") or not entry.directory_id:

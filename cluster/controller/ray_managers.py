@@ -1,8 +1,10 @@
 """The nodes' LogManagers as Ray actors: create them, call them, end them."""
 
+import itertools
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from raylog.actors.control import Orders
@@ -38,24 +40,25 @@ class RayManagers:
         self._namespace, self._config, self._cluster_id = namespace, config, cluster_id
         self._node_of = node_of
         self._lock = threading.Lock()  # of the numbers; held for moments
+        self._next_number = itertools.count(1)
         self._numbers: dict[str, int] = {}
         self._handles: dict[str, Any] = {}
 
-    def start(self, node: str) -> None:
+    def start(self, node: str, given_up: "Future[None]") -> None:
         """Have a LogManager run there that obeys this broker's config.
 
         One that lives from an earlier start, with another config, is replaced. Raises why its log
         dirs cannot be used: LogLocked, InconsistentClusterId, InvalidLogDir, ...
         """
-        if self._begin(node):
+        if self._begin(node, given_up):
             return
         self.kill(node)
         self._wait_until_gone(node)
-        if not self._begin(node):
+        if not self._begin(node, given_up):
             raise NotLeader(log_manager_name(node), "one with an older config cannot be replaced")
 
-    def _begin(self, node: str) -> bool:
-        """Whether it runs with this broker's config now."""
+    def _begin(self, node: str, given_up: "Future[None]") -> bool:
+        """Whether it runs with this broker's config now, or nobody needs the answer."""
         there = self._node_of(node)
         if there is None:
             raise NotLeader(log_manager_name(node), "its node has left the Ray cluster")
@@ -67,12 +70,15 @@ class RayManagers:
         )
         handle = create(LogManager, log_manager_name(node), self._namespace, there, spec)
         self._handles[node] = handle
-        return LogManagerStub(handle, node).start(self._config).get(START_TIMEOUT_S)
+        call = LogManagerStub(handle, node).start(self._config)
+        return call.get_unless(given_up, START_TIMEOUT_S) is not False
 
     def _number_of(self, node: str) -> int:
         """What ``meta.properties`` of a new log dir has for ``node.id``."""
         with self._lock:
-            return self._numbers.setdefault(node, len(self._numbers) + 1)
+            if node not in self._numbers:
+                self._numbers[node] = next(self._next_number)
+            return self._numbers[node]
 
     def _wait_until_gone(self, node: str) -> None:
         deadline_s = time.monotonic() + END_TIMEOUT_S
@@ -81,13 +87,13 @@ class RayManagers:
                 raise NotLeader(log_manager_name(node), "one with an older config does not end")
             time.sleep(_INTERVAL_S)
 
-    def obey(self, node: str, orders: Orders) -> None:
+    def obey(self, node: str, orders: Orders, given_up: "Future[None]") -> None:
         """Returns when the orders are in its inbox."""
         handle = self._handles.get(node) or find(log_manager_name(node), self._namespace)
         if handle is None:
             raise NotLeader(log_manager_name(node), "it does not run")
         try:
-            LogManagerStub(handle, node).obey(orders).get(OBEY_TIMEOUT_S)
+            LogManagerStub(handle, node).obey(orders).get_unless(given_up, OBEY_TIMEOUT_S)
             self._handles[node] = handle
         except BaseException:
             self._handles.pop(node, None)  # another one may run by now
@@ -96,3 +102,8 @@ class RayManagers:
     def kill(self, node: str) -> None:
         self._handles.pop(node, None)
         kill(log_manager_name(node), self._namespace)
+
+    def forget(self, node: str) -> None:
+        self._handles.pop(node, None)
+        with self._lock:
+            self._numbers.pop(node, None)

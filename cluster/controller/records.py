@@ -84,7 +84,11 @@ class DirRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecord:
-    """A topic. ``version``: how often its config was changed."""
+    """A topic.
+
+    ``version``: of its config. It rises with each change, and begins in each epoch of a Controller
+    at that epoch shifted left by 32 bits (``desired.py``); older raylogs began at 0.
+    """
 
     name: str
     topic_id: str

@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from raylog.actors.errors import NotLeader, RequestTimedOut
+from raylog.actors.errors import RequestTimedOut
 from raylog.actors.events import warn
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.appending import Appender
@@ -25,11 +25,12 @@ from raylog.cluster.controller.events import Event, NodesSeen, Started
 from raylog.cluster.controller.instructions import Answer, Append, Tell
 from raylog.cluster.controller.loop import ControllerLoop
 from raylog.cluster.controller.machine import ControllerMachine
-from raylog.cluster.controller.managers import LogManagers, Managers
+from raylog.cluster.controller.managers import LogManagers, Managers, is_passing
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.requests import Requests
 from raylog.storage.clock import Clock, SteadyClock
 from raylog.storage.errors import RaylogError, StorageError
+from raylog.storage.state.controller_epoch import NO_EPOCH
 
 logger = logging.getLogger(__name__)
 
@@ -53,10 +54,13 @@ class ControllerShell:
         failed: Callable[[BaseException], None],
         others: Callable[[], Mapping[str, str]] = dict,
         clock: Clock | None = None,
+        least_epoch: int = NO_EPOCH,
+        accepts_older: bool = False,
     ) -> None:
         """``node``: the key of the node that this runs on. ``failed``: as of the loop.
 
         ``others``: Ray's id of a node that takes no part -> why. ``clock``: that of the machine.
+        ``least_epoch``, ``accepts_older``: as of ``Started``.
         """
         self._metadata, self._node = metadata, node
         self.cluster_id = metadata.desired.cluster_id
@@ -64,12 +68,20 @@ class ControllerShell:
         machine = ControllerMachine(config)
         self._loop = ControllerLoop(machine, self, clock or SteadyClock(), failed)
         self._appender = Appender(metadata, self._loop.put)
+        self._is_appender_ended = False
         self._managers = Managers(managers, self._loop.put)
         problems = self._managers.problems
         self.lookups = Lookups(config, self._snapshot, problems, others)
         self.commanding = Commanding(self._loop.put, self._requests, self._snapshot, problems)
         # Look-ups are right from the first moment on.
-        self._loop.handle(Started(desired=metadata.desired, node=node))
+        started = Started(
+            desired=metadata.desired,
+            node=node,
+            folder=metadata.folder,
+            least_epoch=least_epoch,
+            accepts_older=accepts_older,
+        )
+        self._loop.handle(started)
 
     def _snapshot(self) -> Snapshot:
         return self._loop.snapshot
@@ -84,6 +96,9 @@ class ControllerShell:
 
     def append(self, append: Append) -> None:
         self._appender.append(append)
+
+    def make_reserve(self) -> None:
+        self._appender.make_reserve()
 
     def start_manager(self, node: str) -> None:
         self._managers.start_manager(node)
@@ -104,26 +119,25 @@ class ControllerShell:
     def wait_until_serving(self, is_stopped_after: Callable[[float], bool]) -> None:
         """Return when the nodes that are there obey, and have opened what they have.
 
-        Raises why this node's log dirs cannot be used. Of the other nodes, ``nodes()`` tells.
+        Raises why this node's log dirs cannot be used, or why the metadata has failed. Of the
+        other nodes, ``nodes()`` tells.
         ``is_stopped_after``: waits so many seconds; True where nobody wants it any more.
         """
         end_s = time.monotonic() + OWN_NODE_TIMEOUT_S
         while not is_stopped_after(_INTERVAL_S):
             snapshot, problems = self._loop.snapshot, self._managers.problems()
+            if snapshot.failure is not None:
+                raise snapshot.failure
             own = snapshot.observed.get(self._node)
-            if own is None or not own.obeys(snapshot.desired.controller_epoch):
+            is_obeyed = own is not None and own.obeys(snapshot.desired.controller_epoch)
+            if not is_obeyed or not snapshot.is_in_charge:
                 self._raise_own_problem(problems.get(self._node), time.monotonic() > end_s)
             elif has_settled(snapshot, problems) and is_settled(snapshot, problems):
                 return
 
     def _raise_own_problem(self, problem: RaylogError | None, is_over: bool) -> None:
         """Raise what keeps this node from taking part, if that does not pass by itself."""
-        failure = self._loop.snapshot.failure
-        if failure is not None:
-            raise failure
-        # These two pass: an actor that starts, or an answer that is late.
-        is_passing = isinstance(problem, NotLeader | RequestTimedOut)
-        if problem is not None and (is_over or not is_passing):
+        if problem is not None and (is_over or not is_passing(problem)):
             raise problem
         if is_over:
             raise RequestTimedOut("the LogManager of this node", round(OWN_NODE_TIMEOUT_S * 1000))
@@ -133,16 +147,29 @@ class ControllerShell:
         self._loop.stop(END_TIMEOUT_S)
         self._requests.close(why)
         self._managers.stop(END_TIMEOUT_S)
+        self._is_appender_ended = self._appender.stop(END_TIMEOUT_S)
+
+    def make_room(self) -> None:
+        """After ``leave``: where the disk is full, make room for the checkpoints of the nodes.
+
+        Without them the next start would have to recover logs that were closed in order.
+        """
+        if self._is_appender_ended:
+            self._metadata.make_room()
 
     def close(self) -> bool:
-        """Close the metadata, after ``leave``; returns whether that was in order."""
-        is_ended = self._appender.stop(END_TIMEOUT_S)
+        """Close the metadata, after ``leave``; returns whether that was in order.
+
+        Where the thread that writes it does not end, it stays locked.
+        """
+        if not self._appender.stop(END_TIMEOUT_S):
+            return False
         try:
             self._metadata.close()
         except StorageError as error:  # every append was fsynced: nothing is lost
             warn(logger, "metadata-not-closed", why=error)
             return False
-        return is_ended
+        return True
 
 
 # The pauses between two tries to open the metadata.

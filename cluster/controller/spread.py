@@ -12,6 +12,8 @@ from raylog.cluster.controller.observed import Observed
 
 # A log dir with less than this is full: a new log's first segment would soon not fit.
 MIN_USABLE_BYTES = 16 << 20
+# Of Ray's id of a node.
+NODE_ID_CHARS = 56
 
 
 class Homes:
@@ -37,7 +39,7 @@ class Homes:
 
     def rooms_in_words(self) -> str:
         """How many more partitions each node takes."""
-        return ", ".join(f"node {key}: {room}" for key, room in self.room.items())
+        return ", ".join(f"node {_short(key)}: {room}" for key, room in self.room.items())
 
     def take(self, avoid: Collection[str] = ()) -> str | None:
         """The node for one more partition; None where no node is left.
@@ -77,7 +79,10 @@ def _why_none(desired: Desired, seen: Observed, now_ms: int) -> str:
     if not usable:
         reasons = [f"{entry.path} is offline ({entry.why})" for entry in report.dirs if entry.why]
         return "; ".join(reasons) or "it has no log dir that is online"
-    taking = [entry for entry in usable if desired.dirs[entry.directory_id or ""].state == "online"]
+    obeying = [entry for entry in usable if entry.takes_orders]
+    if not obeying:
+        return "; ".join(f"{entry.path} is suspect ({entry.why})" for entry in usable)
+    taking = [e for e in obeying if desired.dirs[e.directory_id or ""].state == "online"]
     if not taking:
         return "its log dirs are being drained"
     if not any(_has_room(entry) for entry in taking):
@@ -104,3 +109,8 @@ def _room(desired: Desired, report: Report) -> int | None:
     reported = {entry.log for entry in report.logs}
     coming = [log for log in desired.logs_without_dir(report.node) if log not in reported]
     return max(0, report.room - len(coming))
+
+
+def _short(key: str) -> str:
+    """A node's key as users see it: its label, or the beginning of its id."""
+    return key[:8] if len(key) == NODE_ID_CHARS else key

@@ -45,6 +45,8 @@ class RunningController:
                 managers,
                 failed=failed,
                 others=lambda: self._watch.others,
+                least_epoch=home.least_epoch,
+                accepts_older=home.accepts_older,
             )
         except BaseException:  # the next try must find the log unlocked
             metadata.close()
@@ -75,6 +77,10 @@ class RunningController:
         """Say nothing to anybody any more; all who wait get ``why``."""
         self._watch.stop()
         self._shell.leave(why)
+
+    def make_room(self) -> None:
+        """See ``ControllerShell.make_room``."""
+        self._shell.make_room()
 
     def close(self) -> bool:
         """Close the metadata, after ``leave``; returns whether that was in order."""

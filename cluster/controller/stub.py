@@ -31,8 +31,11 @@ class ControllerStub:
 
     # -- the broker --------------------------------------------------------------------------------
 
-    def start(self, new_cluster: bool = False, home: Home | None = None) -> Call[str]:
-        return Call(self.handle.start.remote(new_cluster, home), "starting the broker")
+    def start(
+        self, home: Home | None = None, *, new_cluster: bool = False, older_metadata: bool = False
+    ) -> Call[str]:
+        ref = self.handle.start.remote(home, new_cluster, older_metadata)
+        return Call(ref, "starting the broker")
 
     def shutdown(self) -> Call[bool]:
         return Call(self.handle.shutdown.remote(), "stopping the broker")
@@ -78,14 +81,15 @@ class ControllerStub:
         partitions: int | None,
         config: Mapping[str, Any],
         validate_only: bool = False,
+        topic_id: str | None = None,
     ) -> Call[TopicDescription]:
-        call = self.handle.create_topic.remote(topic, partitions, config, validate_only)
+        call = self.handle.create_topic.remote(topic, partitions, config, validate_only, topic_id)
         return Call(call, f"creating {topic}")
 
     def add_partitions(
-        self, topic: str, total: int, validate_only: bool = False
+        self, topic: str, total: int, validate_only: bool = False, is_repeated: bool = False
     ) -> Call[TopicDescription]:
-        call = self.handle.add_partitions.remote(topic, total, validate_only)
+        call = self.handle.add_partitions.remote(topic, total, validate_only, is_repeated)
         return Call(call, f"extending {topic}")
 
     def alter_topic_config(
@@ -101,8 +105,11 @@ class ControllerStub:
     def topic_config(self, topic: str) -> Call[list[ConfigEntry]]:
         return Call(self.handle.topic_config.remote(topic), f"the config of {topic}")
 
-    def delete_topic(self, topic: str) -> Call[None]:
-        return Call(self.handle.delete_topic.remote(topic), f"deleting {topic}")
+    def delete_topic(
+        self, topic: str, topic_id: str | None = None, is_repeated: bool = False
+    ) -> Call[None]:
+        call = self.handle.delete_topic.remote(topic, topic_id, is_repeated)
+        return Call(call, f"deleting {topic}")
 
     def list_topics(self) -> Call[list[str]]:
         return Call(self.handle.list_topics.remote(), "listing topics")

@@ -17,6 +17,7 @@ from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.names import LOG_SUFFIX, base_offsets, segment_file
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.scan import scan_batches
+from raylog.storage.state.controller_epoch import NO_EPOCH, read_controller_epoch
 from raylog.storage.state.properties import read_meta
 
 
@@ -29,6 +30,7 @@ def _survey_dir(fs: FileSystem, node_id: str, path: str) -> SurveyedDir:
     folder = os.path.join(path, str(METADATA_PARTITION))
     cluster_id: str | None = None
     has_metadata = False
+    epoch = _obeyed_epoch(fs, path)
     try:
         if fs.is_dir(path):
             has_metadata = fs.is_dir(folder)
@@ -42,10 +44,24 @@ def _survey_dir(fs: FileSystem, node_id: str, path: str) -> SurveyedDir:
             cluster_id=cluster_id,
             has_metadata=has_metadata,
             problem=error.problem,
+            obeyed_epoch=epoch,
         )
     return SurveyedDir(
-        node_id=node_id, path=path, cluster_id=cluster_id, has_metadata=has_metadata, copy=copy
+        node_id=node_id,
+        path=path,
+        cluster_id=cluster_id,
+        has_metadata=has_metadata,
+        copy=copy,
+        obeyed_epoch=epoch,
     )
+
+
+def _obeyed_epoch(fs: FileSystem, path: str) -> int:
+    """The highest epoch of a Controller that a log dir has obeyed; -1 where it does not say."""
+    try:
+        return read_controller_epoch(fs, path)
+    except RaylogError:  # the node says it when it opens the dir, and does not use it
+        return NO_EPOCH
 
 
 def _read(fs: FileSystem, folder: str) -> Copy:

@@ -7,8 +7,9 @@ only nobody is told.
 =================== =============================== ==========================================
 kind                ends well                       ends otherwise
 =================== =============================== ==========================================
-Creating            all of its partitions serve     one failed, its node is silent, or nothing
-                                                    goes on: what was begun is removed again
+Creating            all of its partitions serve     one failed, its node is silent, nothing goes
+                                                    on, or the metadata's disk is full: what was
+                                                    begun is removed again
 Altering            all that serve obey             after 30 s it names those that do not
 Deleting            nothing is left of it           after 30 s it says what is left, and why
 Moving              it serves from the new log dir  the move was given up or cancelled
@@ -16,6 +17,7 @@ Moving              it serves from the new log dir  the move was given up or can
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 from raylog.actors.control import LogId, LogReport
@@ -30,7 +32,7 @@ from raylog.cluster.controller.instructions import Altered, Answered, Behind
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import PartitionRecord, TopicRecord
 from raylog.cluster.controller.spread import Homes
-from raylog.storage.errors import LogDirOffline, RaylogError
+from raylog.storage.errors import DiskFull, LogDirOffline, RaylogError
 
 # How long alter and delete wait for nodes that do not do it. By then no LogActor removes records
 # under the config of before: the right to that lasts 20 s (``CONFIRMED_FOR_MS``).
@@ -43,11 +45,15 @@ STALL_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What shall be and what is, at one moment."""
+    """What shall be and what is, at one moment.
+
+    ``stuck``: why no record can be written, not even in the metadata's reserve.
+    """
 
     desired: Desired
     observed: Mapping[str, Observed]
     now_ms: int
+    stuck: DiskFull | None = None
 
     def seen(self, log: LogId) -> Observed | None:
         """The node that has a log, or shall make it; None while it is away."""
@@ -101,6 +107,8 @@ class Creating:
         waiting = [record for record in known if not view.is_serving(record)]
         if not waiting:
             return Ended(value=topic)
+        if view.stuck is not None:
+            return Ended(error=copy(view.stuck), is_undone=True)
         for record in waiting:
             why = _why_not_made(record, view)
             if why is not None:

@@ -5,19 +5,25 @@ seconds even if an actor hangs. They also name the actors that did not answer. P
 same problem make one finding: a failed disk with a thousand partitions is one problem.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from raylog.actors.messages import LogDirStatus
 from raylog.cluster.controller.describe import (
     BEING_CREATED,
     BEING_OPENED,
+    MANAGER_LEARNS,
+    MANAGER_STARTS,
     METADATA,
+    METADATA_RESERVE,
+    OLDER_METADATA,
     ONLINE_AGAIN,
+    SEE_LOG_DIR,
     SILENT,
     START_AGAIN,
     UPKEEP_OF,
 )
+from raylog.cluster.controller.reserve import RESERVE_BYTES
 from raylog.cluster.health.facts import ERROR, WARNING, Facts, Finding, named
 from raylog.cluster.health.recovery import damaged, gaps, mended, recovering, set_aside
 from raylog.storage.state.checkpoints import (
@@ -113,9 +119,41 @@ def _metadata(facts: Facts) -> Iterator[Finding]:
                 "to serve. No topic can be created, changed or deleted"
             ),
             todo=(
-                "wait: the Controller starts again and reads the metadata back from the disk. If "
-                "this finding stays or returns, repair the disk that has __cluster_metadata-0, or "
-                "stop the broker and move that log dir to another disk"
+                "wait: the Controller begins again by itself, at the latest after a minute, and "
+                "reads the metadata back from the disk. If this finding stays or returns, repair "
+                "the disk that has __cluster_metadata-0, or stop the broker and move that log dir "
+                "to another disk"
+            ),
+        )
+    shortage = facts.problems.get(METADATA_RESERVE)
+    if shortage is not None:
+        yield Finding(
+            severity=ERROR,
+            subject=METADATA_RESERVE,
+            what=(
+                "the reserve of room for the cluster's metadata is given up, or could not be made: "
+                f"{shortage}. While its disk is full, no topic can be created or extended"
+            ),
+            todo=(
+                "make room on this disk: remove files that are not raylog's, move partitions to "
+                "another log dir (`raylog partition move`), delete topics (`raylog topic delete`), "
+                "or lower retention.ms or retention.bytes of its largest "
+                "topics (`raylog config set`). The Controller makes the reserve again within "
+                f"seconds when {2 * RESERVE_BYTES >> 20} MB are free"
+            ),
+        )
+    older = facts.problems.get(OLDER_METADATA)
+    if older is not None:
+        yield Finding(
+            severity=ERROR,
+            subject="metadata",
+            what=(
+                f"{older}. Partitions that serve continue to serve, and nothing is removed. No "
+                "topic can be created, changed or deleted"
+            ),
+            todo=(
+                "raylog stop; then put the newer metadata back and start the broker, or start it "
+                "once with --older-metadata (docs/OPERATIONS.md, Backup)"
             ),
         )
     for subject, problem in facts.problems.items():
@@ -149,15 +187,19 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
                     "disks hang (dmesg on that machine), and read its LogManager's log"
                 ),
             )
+        elif problem in (MANAGER_STARTS, MANAGER_LEARNS):
+            yield Finding(
+                severity=WARNING,
+                subject=f"node {node_id[:8]}",
+                what=f"{problem}. Partitions that it serves continue to serve",
+                todo="wait: this takes seconds. If this finding stays, read its LogManager's log",
+            )
         else:
             yield Finding(
                 severity=WARNING,
                 subject=f"node {node_id[:8]}",
                 what=f"the node takes no part in the broker: {problem}",
-                todo=(
-                    "mount its disks, or set RAYLOG_LOG_DIRS to its log dirs before its `ray "
-                    "start`; the broker checks the node again by itself"
-                ),
+                todo=_take_part(problem),
             )
     for node_id, why in facts.silent_nodes.items():
         yield Finding(
@@ -175,9 +217,42 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _take_part(problem: str) -> str:
+    """How a node takes part: as its error says, if it says so."""
+    if "; " in problem and "`raylog health`" not in problem:
+        return "do what it says; the broker checks the node again by itself"
+    return (
+        "mount its disks, or set RAYLOG_LOG_DIRS to its log dirs before its `ray start`; the "
+        "broker checks the node again by itself. A node without log dirs needs nothing"
+    )
+
+
 def _used_again(log_dir: LogDirStatus) -> str:
     """How a log dir that is offline is used again."""
-    return ONLINE_AGAIN.format(path=log_dir.path) if log_dir.directory_id else START_AGAIN
+    return (
+        ONLINE_AGAIN.format(directory_id=log_dir.directory_id)
+        if log_dir.directory_id
+        else START_AGAIN
+    )
+
+
+def _log_dir_todo(log_dir: LogDirStatus) -> str:
+    return log_dir.todo or _used_again(log_dir)
+
+
+def _suspect_dir(log_dir: LogDirStatus, subject: str) -> Finding:
+    return Finding(
+        severity=WARNING,
+        subject=subject,
+        what=(
+            f"suspect: {log_dir.problem}. What is ordered of its partitions waits, and it gets no "
+            "new ones; other log dirs serve"
+        ),
+        todo=(
+            "wait: it goes on by itself as soon as its disk answers. If this finding stays, check "
+            "whether the disk hangs or is full (dmesg and df on that machine)"
+        ),
+    )
 
 
 def _log_dirs(facts: Facts) -> Iterator[Finding]:
@@ -191,7 +266,7 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
                     f"offline: {log_dir.problem}. Its partitions cannot be used; other log dirs "
                     "serve"
                 ),
-                todo=log_dir.todo or _used_again(log_dir),
+                todo=_log_dir_todo(log_dir),
             )
         elif log_dir.usable_bytes < NEARLY_FULL * log_dir.total_bytes:
             is_full = log_dir.usable_bytes < FULL * log_dir.total_bytes
@@ -200,12 +275,10 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
                 subject=subject,
                 what=f"{log_dir.usable_bytes / log_dir.total_bytes:.1%} of its disk is free"
                 + (": appends fail, or will fail soon" if is_full else ""),
-                todo=(
-                    "move partitions to another log dir (`raylog partition move`), or lower "
-                    "retention.ms or retention.bytes of its largest topics (`raylog config set`), "
-                    "which deletes their oldest records"
-                ),
+                todo=_MAKE_ROOM,
             )
+        if log_dir.is_online and log_dir.problem is not None:
+            yield _suspect_dir(log_dir, subject)
         if log_dir.loaded < log_dir.to_load:
             yield Finding(
                 severity=WARNING,
@@ -217,6 +290,13 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
             yield _damaged_file(log_dir, name)
         if log_dir.strays:
             yield _strays(log_dir)
+
+
+_MAKE_ROOM = (
+    "move partitions to another log dir (`raylog partition move`), or lower retention.ms or "
+    "retention.bytes of its largest topics (`raylog config set`), which deletes their oldest "
+    "records"
+)
 
 
 def _damaged_file(log_dir: LogDirStatus, name: str) -> Finding:
@@ -264,8 +344,14 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
             what=BEING_OPENED,
             todo="wait: a log that was not closed in order is read and checked first",
         )
+    # Of these the advice is in a finding of their own.
+    dirs = {
+        _log_dir_todo(log_dir): SEE_LOG_DIR.replace("this log dir", f"log dir {log_dir.path}")
+        for log_dir in facts.log_dirs
+        if not log_dir.is_online
+    }
     reasons = {
-        name: (described.problem or "", described.todo or REPAIR)
+        name: (described.problem or "", dirs.get(described.todo or "", described.todo or REPAIR))
         for name, described in away.items()
         if described.problem not in (BEING_OPENED, BEING_CREATED)
     }
@@ -303,13 +389,11 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             severity=ERROR,
             subject=named(offline),
-            what=(
-                "offline: a write or an fsync failed on its disk, and raylog does not retry after "
-                "that"
-            ),
+            what="offline: a write or an fsync on its disk failed, and raylog does not retry that",
             todo=(
-                "repair the disk, or replace it and restore a copy, then run `raylog log-dirs "
-                "online DIR` for its log dir; the log is recovered"
+                "wait: its LogManager opens it again, which recovers its log. Where the disk has "
+                "failed, its log dir goes offline within seconds, and health says of that what to "
+                "do. If this finding stays alone, read the LogManager's log"
             ),
         )
 
@@ -321,9 +405,12 @@ def _grouped(
 
     Reasons that differ only in the partition's name are one reason.
     """
+    shared = Counter(reasons.values())
     groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for name, reason in reasons.items():
-        groups[tuple(text.replace(name, "\0") for text in reason)].append(name)
+        # A reason of several may name one of them, as an example of what is in a log dir.
+        is_own = shared[reason] == 1
+        groups[tuple(text.replace(name, "\0") if is_own else text for text in reason)].append(name)
     for reason, names in groups.items():
         yield tuple(text.replace("\0", names[0]) for text in reason), names
 
@@ -374,7 +461,7 @@ def _upkeep(facts: Facts) -> Iterator[Finding]:
                 severity=WARNING,
                 subject=retention.partition,
                 what=f"its last round of retention failed: {retention.problem}",
-                todo="repair the cause; retention retries by itself",
+                todo=("wait: retention retries by itself. If this finding stays, repair the cause"),
             )
     yield from _late_retention(facts)
 
@@ -409,6 +496,6 @@ def _slow_kernels(facts: Facts) -> Iterator[Finding]:
             what="it runs without the compiled kernel, about 30 times slower",
             todo=(
                 "install a C compiler on its node and install raylog again, or unset "
-                "RAYLOG_PURE_PYTHON"
+                "RAYLOG_PURE_PYTHON; then run `raylog stop` and `raylog start`"
             ),
         )

@@ -46,7 +46,7 @@ def connected(address: str, namespace: str) -> "Broker":
     """One connection a process."""
     import ray
 
-    from raylog.cluster.broker import connect
+    from raylog.cluster.start import connect
 
     if not ray.is_initialized():
         on_term = signal.getsignal(signal.SIGTERM)

@@ -221,8 +221,8 @@ class InvalidPartitions(RaylogError):
     least: int
     most: int
     template = (
-        "invalid number of partitions {partitions!r}; give a whole number from {least} to {most} "
-        "(partitions cannot be removed)"
+        "invalid number of partitions {partitions!r}; give a whole number from {least} to {most}: "
+        "a topic can have no more, and partitions cannot be removed"
     )
 
 

@@ -20,6 +20,7 @@ import base64
 import os
 import time
 import uuid
+from contextlib import suppress
 from typing import NamedTuple
 
 from raylog.storage.errors import CorruptCheckpoint
@@ -44,6 +45,13 @@ def id_text(value: uuid.UUID) -> str:
 def id_uuid(text: str) -> uuid.UUID:
     """The UUID that ``text`` spells; ValueError if it spells none."""
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
+
+def is_directory_id(text: str) -> bool:
+    """Whether ``text`` has the form of a log dir's id: a UUID in 22 characters."""
+    with suppress(ValueError):
+        return id_text(id_uuid(text)) == text
+    return False
 
 
 class MetaProperties(NamedTuple):

@@ -17,6 +17,8 @@ the changes to a folder's names all, none or the first few, since file systems j
 order. One stopped file system can be crashed many times, in different ways. What survives whole is
 as it was, on its way to the disk: the next loss of power may take it.
 
+``size_bytes`` makes it a disk that can be full: what would be more raises DiskFull.
+
 Every change is an *operation* and is counted. ``stop_at`` ends the process before its n-th
 operation (it raises :class:`Stopped`, and so does everything after it); ``fail_at`` lets the n-th
 fail with an error, and ``failing`` every one for a while. Reads are counted apart:
@@ -31,6 +33,7 @@ from typing import Literal
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import (
+    DiskFull,
     FileGone,
     LogClosed,
     LogLocked,
@@ -110,6 +113,13 @@ class Folder:
     def sync(self) -> None:
         self.history = [dict(self.seen)]
 
+    def used_bytes(self) -> int:
+        """Of all files in it."""
+        return sum(
+            node.used_bytes() if isinstance(node, Folder) else len(node.seen)
+            for node in self.seen.values()
+        )
+
     def after_crash(
         self, survives: Survives, names: Survives, random: Random, found: "Successors"
     ) -> "Folder":
@@ -156,6 +166,7 @@ class MemoryFileSystem:
         self.now_ms = T0  # the mtime of files written from now on
         self.is_read_only = False
         self.usable_bytes = TOTAL_BYTES  # what room() answers; only that
+        self.size_bytes: int | None = None  # of all files together; None: there is always room
         self.log: list[str] = []  # every operation so far, as "verb path"
         self._stop_at: int | None = None
         self._faults: dict[int, Fault] = {}
@@ -218,9 +229,11 @@ class MemoryFileSystem:
         each file a prefix of random length ("torn"). ``names``: the same of changes to names that
         were never synced.
         """
-        return MemoryFileSystem(
+        found = MemoryFileSystem(
             self._root.after_crash(survives, names, Random(seed), {}), self._next_inode
         )
+        found.size_bytes = self.size_bytes
+        return found
 
     def change(self, verb: str, path: str) -> None:
         """Count an operation that is about to happen; it may end here."""
@@ -315,7 +328,14 @@ class MemoryFileSystem:
         )
 
     def room(self, path: str) -> Room:
-        return Room(TOTAL_BYTES, self.usable_bytes)
+        if self.size_bytes is None:
+            return Room(TOTAL_BYTES, self.usable_bytes)
+        return Room(self.size_bytes, max(0, self.size_bytes - self._root.used_bytes()))
+
+    def take_room(self, path: str, size_bytes: int) -> None:
+        """Raise DiskFull unless a file may grow by so much."""
+        if self.size_bytes is not None and self.room(path).usable_bytes < size_bytes:
+            raise DiskFull(path)
 
     def copy_file(
         self, source: str, target: str, copied: Callable[[int], None], *, flush: bool
@@ -434,6 +454,7 @@ class MemoryFile:
     def append(self, buffers: Sequence[Buffer]) -> None:
         content = self._open_content()
         self._fs.change("append", self.path)
+        self._fs.take_room(self.path, sum(map(len, buffers)))
         content.seen += b"".join(buffers)
         content.mtime_ms = self._fs.now_ms
 

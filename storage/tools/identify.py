@@ -20,15 +20,14 @@ up, and the id of the log dir that the others were read from is refused.
 import os
 from contextlib import suppress
 
-from raylog.storage.errors import CorruptCheckpoint, InvalidLogDir, RepairRefused
+from raylog.storage.errors import CorruptCheckpoint, InvalidLogDir, RepairRefused, StorageError
 from raylog.storage.files import FileSystem, write_atomically
 from raylog.storage.log_dir import LOCK_FILE
 from raylog.storage.state.checkpoints import CORRUPT_SUFFIX
 from raylog.storage.state.properties import (
     META_PROPERTIES,
     MetaProperties,
-    id_text,
-    id_uuid,
+    is_directory_id,
     read_meta,
     write_meta,
 )
@@ -45,14 +44,15 @@ def identify(
 ) -> MetaProperties:
     """Write the ``meta.properties`` of the log dir ``path``; returns what it says.
 
-    ``like``: another log dir of the same node, for the ids that are not given. A damaged file is
-    kept as ``meta.properties.corrupt``. Raises InvalidLogDir, LogLocked, RepairRefused or
-    CorruptCheckpoint (of ``like``), with nothing changed.
+    ``like``: another log dir of the same node, for the ids that are not given. No broker of the
+    node may run. A damaged file is kept as ``meta.properties.corrupt``. Raises
+    InvalidLogDir, LogLocked, RepairRefused or CorruptCheckpoint (of ``like``), with nothing
+    changed.
     """
     path = os.path.abspath(path)
     if not fs.is_dir(path):
         raise InvalidLogDir(path, "this is no folder; mount its disk, or correct the path")
-    if not _is_id(directory_id):
+    if not is_directory_id(directory_id):
         raise RepairRefused(path, f"{directory_id!r} is no directory id (22 characters)")
     if like is not None:
         other = _identity(fs, path, like)
@@ -62,7 +62,9 @@ def identify(
         node_id = other.node_id if node_id is None else node_id
     if cluster_id is None or node_id is None:
         raise RepairRefused(
-            path, "cluster id or node id is unknown; give both, or another log dir of the node"
+            path,
+            "its cluster id or node id is not known; give another log dir of the same node, which "
+            "has both (`--like DIR`), or give both (`--cluster-id ID --node-id N`)",
         )
     meta = MetaProperties(cluster_id, node_id, directory_id)
     lock = fs.lock(os.path.join(path, LOCK_FILE))
@@ -75,16 +77,13 @@ def identify(
 
 
 def _identity(fs: FileSystem, path: str, like: str) -> MetaProperties:
+    """What ``like`` says of its node. Raises LogLocked where a broker of the node has it."""
     meta = read_meta(fs, like)
     if meta is None:
         raise RepairRefused(path, f"{like} has no {META_PROPERTIES}; give another log dir")
+    with suppress(StorageError):  # where nobody can write, no broker runs
+        fs.lock(os.path.join(os.path.abspath(like), LOCK_FILE)).release()
     return meta
-
-
-def _is_id(text: str) -> bool:
-    with suppress(ValueError):
-        return id_text(id_uuid(text)) == text
-    return False
 
 
 def _make_way(fs: FileSystem, path: str) -> None:

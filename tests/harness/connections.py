@@ -50,7 +50,7 @@ class FakeConnection:
     held: deque[tuple[ProduceRequest, "Future[ProduceAnswer]"]] = field(default_factory=deque)
     requests: list[ProduceRequest] = field(default_factory=list)
     asked_metadata: int = 0
-    away: int = 0  # so many questions for metadata find no Controller
+    away: int = 0  # so many questions to the Controller find none
     next_id: int = 7
     made: int = 0
 
@@ -85,8 +85,7 @@ class FakeConnection:
 
     def metadata(self, topic: str, *, timeout_s: float) -> "Future[TopicMetadata]":
         self.asked_metadata += 1
-        if self.away:
-            self.away -= 1
+        if self._is_away():
             return _failed(NotLeader(topic, "the Controller is away"))
         known = self.topics.get(topic)
         if known is None:
@@ -140,8 +139,15 @@ class FakeConnection:
             self._carry(*self.held.popleft())
 
     def new_producer_id(self, *, timeout_s: float) -> "Future[int]":
+        if self._is_away():
+            return _failed(NotLeader("a producer id", "the Controller is away"))
         self.next_id += 1
         return _done(self.next_id - 1)
+
+    def _is_away(self) -> bool:
+        was_away = bool(self.away)
+        self.away -= was_away
+        return was_away
 
     def forget(self, topic: str, partition: int) -> None:
         pass

@@ -6,6 +6,7 @@ from dataclasses import replace
 from raylog.actors.control import (
     Create,
     DirReport,
+    End,
     KeepOut,
     LogId,
     LogReport,
@@ -18,7 +19,7 @@ from raylog.actors.control import (
     Serve,
     SetAside,
 )
-from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.desired import VERSION_SHIFT, Desired
 from raylog.cluster.controller.observed import Observed
 from raylog.storage.names import TopicPartition
 
@@ -26,6 +27,11 @@ from raylog.storage.names import TopicPartition
 def log_id(topic: str, number: int, topic_id: str = "") -> LogId:
     """The log of a partition; the topic's id is ``id-<topic>`` unless another is given."""
     return LogId(partition=TopicPartition(topic, number), topic_id=topic_id or f"id-{topic}")
+
+
+def version_of(epoch: int, count: int = 0) -> int:
+    """A topic's config version: that of its change number ``count`` in an epoch."""
+    return (epoch << VERSION_SHIFT) + count
 
 
 def entry(log: LogId, directory_id: str, state: str = "serving", **more: object) -> LogReport:
@@ -114,6 +120,8 @@ class PerfectNode:
                 case Remove():
                     self._drop(order.log)
                     self.removed.append(order.log)
+                case End():
+                    self._end(order.log)
                 case SetAside():
                     self._put_aside(order)
                 case ReadBack():
@@ -139,6 +147,10 @@ class PerfectNode:
         self._drop(order.log)
         served = entry(order.log, order.directory_id, config_version=order.config_version)
         self.logs[order.log, order.directory_id] = served
+
+    def _end(self, log: LogId) -> None:
+        for key in [key for key in self.logs if key[0] == log]:
+            self.logs[key] = entry(log, key[1], "found")
 
     def _drop(self, log: LogId) -> None:
         for key in [key for key in self.logs if key[0] == log]:

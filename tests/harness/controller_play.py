@@ -2,12 +2,14 @@
 
 ::
 
-    append: topic t v0, t-0 creating at a        records; ``play.appended()`` says that it is done
+    append: topic t v1.0, t-0 creating at a      records; ``play.appended()`` says that it is done
+                                                 (v1.0: the first config version of epoch 1)
     tell a: create t-0                           orders; ``play.obeys("a")`` has the node do them
     tell a: -                                    orders without any: what it reports is confirmed
     answer 1: t                                  or ``answer 1: DiskFull``
     start a                                      have a LogManager run there
     note in-charge
+    make the reserve                             of the metadata; ``play.makes_reserve()``
 """
 
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from typing import Any
 
 from raylog.actors.control import (
     Create,
+    End,
     KeepOut,
     Move,
     Order,
@@ -26,7 +29,7 @@ from raylog.actors.control import (
 )
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.commands import Command, CreateTopic
-from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.desired import VERSION_SHIFT, Desired
 from raylog.cluster.controller.events import (
     Appended,
     AppendFailed,
@@ -34,6 +37,7 @@ from raylog.cluster.controller.events import (
     Event,
     NodesSeen,
     Reported,
+    ReserveMade,
     Started,
     Tick,
 )
@@ -42,6 +46,7 @@ from raylog.cluster.controller.instructions import (
     Answer,
     Append,
     Instruction,
+    MakeReserve,
     Note,
     StartManager,
     Tell,
@@ -60,7 +65,7 @@ from raylog.cluster.controller.records import (
     decode,
     encode,
 )
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import DiskFull, RaylogError
 from tests.harness.control_nodes import PerfectNode
 
 TICK_MS = 1_000
@@ -79,15 +84,21 @@ class Play:
         self.away: set[str] = set()  # nodes that are not in the Ray cluster
         self.begin()
 
-    def begin(self) -> None:
-        """A new Controller reads the disk; what was on the way to and from the old one is lost."""
+    def begin(self, *, accepts_older: bool = False) -> None:
+        """A new Controller reads the disk; what was on the way to and from the old one is lost.
+
+        ``accepts_older``: it may be older metadata, as somebody has said.
+        """
         self.machine = ControllerMachine(BrokerConfig())
         self.mail: dict[str, Orders] = {}
         self.appending: Append | None = None
+        self.is_reserve_wanted = False
         desired = Desired()
         for value in self.disk:
             desired.apply(decode(value))
-        self.does(Started(desired=desired, node="a"))
+        self.does(
+            Started(desired=desired, node="a", folder="/metadata", accepts_older=accepts_older)
+        )
 
     # -- one event ---------------------------------------------------------------------------------
 
@@ -106,6 +117,9 @@ class Play:
                 self.appending = instruction
             case Tell():
                 self.mail[instruction.node] = instruction.orders
+            case MakeReserve():
+                assert not self.is_reserve_wanted, "it is made already"
+                self.is_reserve_wanted = True
             case Answer():
                 assert instruction.request not in self.answers, "answered twice"
                 self.answers[instruction.request] = instruction
@@ -115,12 +129,14 @@ class Play:
         self.request += 1
         return self.does(Asked(request=self.request, command=command))
 
-    def appended(self) -> list[str]:
+    def appended(self, shortage: DiskFull | None = None) -> list[str]:
+        """``shortage``: why the reserve was given up for it."""
         append = self.appending
         assert append is not None, "nothing is being appended"
         self.appending = None
         self.disk += [encode(record) for record in append.records]
-        return self.does(Appended(token=append.token))
+        assert shortage is None or append.may_use_reserve, "it may not use the reserve"
+        return self.does(Appended(token=append.token, shortage=shortage))
 
     def append_fails(self, error: RaylogError, *, is_written: bool = False) -> list[str]:
         """``is_written``: the records are on the disk all the same."""
@@ -130,6 +146,12 @@ class Play:
         if is_written:
             self.disk += [encode(record) for record in append.records]
         return self.does(AppendFailed(token=append.token, error=error))
+
+    def makes_reserve(self, problem: RaylogError | None = None) -> list[str]:
+        """The metadata's reserve is whole, or ``problem``."""
+        assert self.is_reserve_wanted, "nobody wants it"
+        self.is_reserve_wanted = False
+        return self.does(ReserveMade(problem=problem))
 
     def sees(self) -> list[str]:
         """Ray tells which nodes are there."""
@@ -179,6 +201,8 @@ class Play:
             ready = sorted(set(self.mail) - self.silent - self.away)
             if self.appending is not None:
                 self.appended()
+            elif self.is_reserve_wanted:
+                self.makes_reserve()
             elif ready:
                 self.obeys(ready[0])
             else:
@@ -231,9 +255,10 @@ class Play:
         }
 
 
-def begun(*nodes: PerfectNode) -> Play:
+def begun(*nodes: PerfectNode, accepts_older: bool = False) -> Play:
     """A Controller that all nodes obey, and that has nothing to do."""
     play = Play(*nodes)
+    play.begin(accepts_older=accepts_older)
     play.settle()
     return play
 
@@ -254,6 +279,8 @@ def told(instruction: Instruction) -> str:
             return f"start {instruction.node}"
         case Note():
             return f"note {instruction.name}"
+        case MakeReserve():
+            return "make the reserve"
 
 
 def order_line(order: Order) -> str:
@@ -262,11 +289,13 @@ def order_line(order: Order) -> str:
             return f"create {order.log.partition}"
         case Serve():
             where = f"{order.log.partition} in {order.directory_id}"
-            return f"serve {where} v{order.config_version}"
+            return f"serve {where} {version_line(order.config_version)}"
         case Move():
             return f"move {order.log.partition} from {order.directory_id} to {order.target_id}"
         case Remove():
             return f"remove {order.log.partition}"
+        case End():
+            return f"end {order.log.partition}"
         case SetAside():
             return f"set aside {order.partition} in {order.directory_id}"
         case ReadBack():
@@ -284,7 +313,7 @@ def record_line(record: Record) -> str:
         case DirRecord():
             return f"dir {record.directory_id} {record.state} at {record.node}"
         case TopicRecord():
-            return f"topic {record.name} v{record.version}"
+            return f"topic {record.name} {version_line(record.version)}"
         case PartitionRecord():
             return f"{record.log.partition} {partition_line(record)}"
         case PartitionRemovedRecord():
@@ -294,6 +323,12 @@ def record_line(record: Record) -> str:
         case ProducerIdsRecord():
             return f"ids of {record.epoch}"
     return str(record)
+
+
+def version_line(version: int) -> str:
+    """A config version: the epoch in which it was made, and how many of it were before."""
+    epoch, count = divmod(version, 1 << VERSION_SHIFT)
+    return f"v{epoch}.{count}"
 
 
 def partition_line(record: PartitionRecord) -> str:
@@ -310,7 +345,8 @@ def answer_line(answer: Answer) -> str:
         return value.name
     if isinstance(value, Altered):
         behind = ", ".join(str(entry.partition) for entry in value.behind)
-        return f"{value.topic.name} v{value.topic.version}" + (f" but {behind}" if behind else "")
+        altered = f"{value.topic.name} {version_line(value.topic.version)}"
+        return altered + (f" but {behind}" if behind else "")
     if isinstance(value, PartitionRecord | DirRecord):
         return record_line(value)
     return str(value)

@@ -6,6 +6,7 @@ so; what it reports comes back at once.
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 
 from raylog.actors.control import Orders
 from raylog.actors.errors import RequestTimedOut
@@ -35,7 +36,7 @@ class FakeManagers:
         self.report: Callable[[Reported], None] = lambda _: None
         self._lock = threading.Lock()
 
-    def start(self, node: str) -> None:
+    def start(self, node: str, given_up: "Future[None]") -> None:
         self._pass(node)
         with self._lock:
             self.started.append(node)
@@ -43,11 +44,14 @@ class FakeManagers:
                 raise self.errors[node]
         self.reports(node)
 
-    def obey(self, node: str, orders: Orders) -> None:
+    def obey(self, node: str, orders: Orders, given_up: "Future[None]") -> None:
         self._pass(node)
         with self._lock:
             self.nodes[node].obey(orders)
         self.reports(node)
+
+    def forget(self, node: str) -> None:
+        pass
 
     def kill(self, node: str) -> None:
         with self._lock:

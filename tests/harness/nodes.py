@@ -85,9 +85,18 @@ class Nodes:
             "include_dashboard": False,
             **self._arguments(HEAD, HEAD, HEAD),
         }
+        self._make_address_folder()
         self._cluster = Cluster(initialize_head=True, head_node_args=head)
         self._nodes[HEAD] = self._cluster.head_node
         ray.init(self.address, log_to_driver=False, logging_level="ERROR")
+
+    def _make_address_folder(self) -> None:
+        """Make the folder where Ray's ``Cluster`` writes its address, whatever ``temp_dir`` says.
+
+        It is not made by Ray where each Ray of the machine has a folder of its own.
+        """
+        above = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
+        os.makedirs(os.path.join(above, "ray"), exist_ok=True)
 
     def _arguments(self, name: str, disk: str, label: str) -> dict[str, Any]:
         (self._disks / disk).mkdir(parents=True, exist_ok=True)

@@ -44,6 +44,7 @@ KAFKA = {
     36: ("TOPIC_ALREADY_EXISTS", False),
     37: ("INVALID_PARTITIONS", False),
     40: ("INVALID_CONFIG", False),
+    41: ("NOT_CONTROLLER", True),
     42: ("INVALID_REQUEST", False),
     44: ("POLICY_VIOLATION", False),
     45: ("OUT_OF_ORDER_SEQUENCE_NUMBER", False),

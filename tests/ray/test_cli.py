@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from raylog.cluster import broker as broker_module
+from raylog.cluster import start as start_module
 from raylog.cluster.broker import Broker
 from tests.harness.shell import Done, run_here
 
@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def broker(local_ray: None, folder: Path) -> Iterator[Broker]:
     """In the namespace that the commands look in."""
-    with broker_module.start([str(folder / "log"), str(folder / "log-2")]) as running:
+    with start_module.start([str(folder / "log"), str(folder / "log-2")]) as running:
         yield running
 
 
@@ -41,7 +41,7 @@ class Shell:
 
 @pytest.fixture
 def raylog(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    connect = broker_module.connect
+    connect = start_module.connect
 
     def connect_there(address: str | None, namespace: str) -> Broker:
         """This process is connected already, so nobody else would miss the address."""
@@ -49,7 +49,7 @@ def raylog(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Shell:
         return connect(address, namespace)
 
     monkeypatch.setenv("RAY_ADDRESS", broker.address)
-    monkeypatch.setattr(broker_module, "connect", connect_there)
+    monkeypatch.setattr(start_module, "connect", connect_there)
     return Shell()
 
 

@@ -168,9 +168,14 @@ def test_without_an_address_the_broker_is_found_among_the_rays_of_this_machine(
 
 def test_ctrl_c_stops_it_in_order_and_the_next_start_finds_the_topic(raylog: Foreground) -> None:
     raylog.lines("topic", "create", "kept")
+    (line,) = (line for line in raylog.lines("status") if line.startswith("kept-0"))
+    os.kill(int(line.split("\t")[7]), signal.SIGKILL)
+    raylog.lines("topic", "trim", "kept", "--before", "latest")  # which waits until it is back
     raylog.process.send_signal(signal.SIGINT)
     output = raylog.process.communicate(timeout=90)[0]
     assert raylog.process.returncode == 0, output
+    assert "troubleshoot" not in output, "Ray's paragraphs about dead workers"
+    assert "Ray: A worker died" in output
     assert output.splitlines()[-1] == "stopped"
     assert (raylog.folder / "log" / ".kafka_cleanshutdown").exists()
     raylog.start()

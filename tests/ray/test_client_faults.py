@@ -12,6 +12,7 @@ import ray
 from raylog.actors.errors import NotLeader, ProduceFailed, RequestTimedOut
 from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import CONTROLLER, log_actor_name
+from raylog.cluster.admin import NewTopic
 from raylog.cluster.broker import Broker
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import LATEST
@@ -93,3 +94,30 @@ def test_offsets_are_answered_across_the_loss_of_controller_and_partition(
             (topic, 0): 1,
             (topic, 1): 0,
         }
+
+
+def test_topics_are_made_changed_and_deleted_while_the_controller_restarts(broker: Broker) -> None:
+    with controller_restarting(broker) as fresh:
+        assert len(fresh.create_topic("across", 2).partitions) == 2
+    with controller_restarting(broker) as fresh:
+        assert len(fresh.add_partitions("across", 3).partitions) == 3
+    with controller_restarting(broker) as fresh, fresh.producer() as producer:
+        assert producer.send("across", b"x", partition=2).result().offset == 0
+    with controller_restarting(broker) as fresh:
+        fresh.delete_topic("across")
+    assert "across" not in broker.list_topics()
+
+
+def test_a_request_whose_answer_is_lost_takes_effect_once(broker: Broker) -> None:
+    admin = broker.admin()
+    names = [f"lost-{number}" for number in range(3)]
+    made = admin.create_topics([NewTopic(name, 1) for name in names])
+    wait_for(lambda: set(names) <= set(broker.list_topics()), what="their records are written")
+    with controller_restarting(broker):
+        topic_ids = {made[name].result(60).topic_id for name in names}
+    assert {broker.describe_topic(name).topic_id for name in names} == topic_ids
+    deleted = admin.delete_topics(names)
+    with controller_restarting(broker):
+        for name in names:
+            deleted[name].result(60)
+    assert not set(names) & set(broker.list_topics())

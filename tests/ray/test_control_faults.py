@@ -5,19 +5,20 @@ The numbers are those of issue 12. The machines' own tests of the same are in
 ``tests/nodes/test_hanging_node.py``.
 """
 
+import shutil
 import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import raylog
-from raylog.actors.errors import TooManyPartitions, UnknownTopicOrPartition
+from raylog.actors.errors import OlderMetadata, TooManyPartitions, UnknownTopicOrPartition
 from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import (
     CONTROLLER,
@@ -27,7 +28,8 @@ from raylog.actors.runtime.names import (
 )
 from raylog.actors.runtime.nodes import own_node
 from raylog.cluster.broker import Broker
-from raylog.storage.errors import LogDirOffline, RaylogError
+from raylog.cluster.controller.reserve import METADATA_RESERVE, RESERVE_BYTES
+from raylog.storage.errors import DiskFull, LogDirOffline, RaylogError
 from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.names import FUTURE_DIR_SUFFIX, TopicPartition
 from raylog.storage.state.properties import META_PROPERTIES
@@ -64,12 +66,16 @@ class Cluster:
     def __init__(self, root: Path, **config: Any) -> None:
         self.dirs = [root / "a", root / "b"]
         self.namespace = f"faults-{uuid.uuid4().hex[:8]}"
+        self.accepts_older = False  # at the next start, whether its metadata may be older
         self.broker = self.start(**config)
 
     def start(self, **config: Any) -> Broker:
         settings = {"log.retention.check.interval.ms": ROUND_MS, **config}
         return raylog.start(
-            [str(path) for path in self.dirs], config=settings, namespace=self.namespace
+            [str(path) for path in self.dirs],
+            config=settings,
+            namespace=self.namespace,
+            older_metadata=self.accepts_older,
         )
 
     @property
@@ -199,6 +205,56 @@ def test_a_dir_with_partitions_that_lost_its_identity_is_refused_and_stays_as_it
     identity.write_bytes(before)
     cluster.broker = cluster.start()
     wait_until(lambda: values(cluster.broker, "orders") == [b"kept"], "the records are there")
+
+
+# -- 4: older metadata -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_first_refused", [True, False])
+def test_older_metadata_is_refused_until_somebody_accepts_it(
+    cluster: Cluster, is_first_refused: bool
+) -> None:
+    """A refused start ends the LogManagers; without it they live, and serve what is lost."""
+    broker = cluster.broker
+    metadata = cluster.dirs[0] / str(METADATA_PARTITION)
+    backup = cluster.dirs[0].parent / "backup"
+    broker.create_topic("kept", 1)
+    send(broker, "kept", b"kept")
+    shutil.copytree(metadata, backup)
+    first = cluster.pid(CONTROLLER)
+    kill(first)
+    wait_for_another(broker, CONTROLLER, first)
+    wait_until(lambda: list(broker.nodes().values()) == [None], "the node takes part")
+    broker.create_topic("lost", 1)
+    send(broker, "lost", b"lost")
+
+    metadata.rename(cluster.dirs[0].parent / "newer")
+    backup.rename(metadata)
+    kill(cluster.pid(CONTROLLER))
+
+    def is_refused() -> bool:
+        try:
+            broker.create_topic("more", 1)
+        except RaylogError as error:
+            return "--older-metadata" in str(error)
+        raise AssertionError("a Controller decides over older metadata")
+
+    wait_until(is_refused, "the Controller that is started again refuses")
+    assert values(broker, "lost") == [b"lost"]
+    kill_for_good(broker, CONTROLLER)
+    wait_for(lambda: find(CONTROLLER, cluster.namespace) is None, DEADLINE_S, "it is gone")
+    if is_first_refused:
+        with pytest.raises(OlderMetadata, match=str(cluster.dirs[0])):
+            cluster.start()
+        assert not any(strays(path) for path in cluster.dirs), "nothing was changed"
+    cluster.accepts_older = True
+    again = cluster.broker = cluster.start()
+    assert again.list_topics() == ["kept"]
+    assert values(again, "kept") == [b"kept"]
+    again.create_topic("lost", 1)
+    assert values(again, "lost") == []
+    assert sum(len(strays(path)) for path in cluster.dirs) == 1
+    assert [finding for finding in again.health() if finding.subject == "metadata"] == []
 
 
 # -- 5: a Controller that is killed at the end of a move -------------------------------------------
@@ -366,13 +422,123 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
     """Where a small disk is mounted; a test fills it with a file."""
     path = tmp_path / "small"
     path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(path)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(path)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("no tmpfs can be mounted here")
     try:
         yield path
     finally:
         subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def fill(disk: Path) -> None:
+    """Another program takes all the room."""
+    with (disk / "ballast").open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(b"x" * 4096):
+            pass
+
+
+def subjects(broker: Broker) -> set[str]:
+    return {finding.subject for finding in broker.health()}
+
+
+def test_a_controller_begins_on_a_full_disk_and_retention_makes_room(
+    full_disk: Path, local_ray: None
+) -> None:
+    log_dir = full_disk / "log"
+    namespace = f"faults-{uuid.uuid4().hex[:8]}"
+    config = {"log.retention.check.interval.ms": ROUND_MS}
+    broker = raylog.start([str(log_dir)], config=config, namespace=namespace)
+    try:
+        topic = {"retention.ms": -1, "file.delete.delay.ms": 0}
+        topic["internal.segment.bytes"] = 1_000_000
+        broker.create_topic("orders", 1, topic)
+        send(broker, "orders", *[b"%02d" % n * 400_000 for n in range(30)], age_ms=2 * HOUR_MS)
+        reserve = log_dir / METADATA_RESERVE
+        wait_for(lambda: reserve.stat().st_size == RESERVE_BYTES, DEADLINE_S, "there is one")
+        fill(full_disk)
+        for _ in range(2):
+            controller = pid_of(broker, CONTROLLER)
+            kill(controller)
+            wait_for_another(broker, CONTROLLER, controller)
+            wait_until(lambda: list(broker.nodes().values()) == [None], "the node obeys")
+        assert reserve.stat().st_size < RESERVE_BYTES
+        wait_until(lambda: "metadata reserve" in subjects(broker), "health says it")
+        asked_s = time.monotonic()
+        with pytest.raises(DiskFull):
+            broker.create_topic("payments", 1)
+        assert time.monotonic() - asked_s < 10
+        broker.alter_topic_config("orders", {"retention.ms": HOUR_MS})
+        wait_until(lambda: start_offset(broker, "orders") > 0, "retention removes old records")
+        wait_until(lambda: reserve.stat().st_size == RESERVE_BYTES, "the reserve is made again")
+        wait_until(lambda: "metadata reserve" not in subjects(broker), "health is good")
+        broker.create_topic("payments", 1)
+    finally:
+        assert broker.stop()
+
+
+def test_a_stop_on_the_full_disk_of_the_metadata_is_in_order(
+    full_disk: Path, local_ray: None
+) -> None:
+    namespace = f"faults-{uuid.uuid4().hex[:8]}"
+    broker = raylog.start([str(full_disk / "log")], namespace=namespace)
+    broker.create_topic("orders", 1)
+    send(broker, "orders", b"here")
+    wait_for((full_disk / "log" / METADATA_RESERVE).exists, DEADLINE_S, "there is a reserve")
+    fill(full_disk)
+    assert broker.stop()
+    wait_for(lambda: find(CONTROLLER, namespace) is None, DEADLINE_S, "it is gone")
+    again = raylog.start([str(full_disk / "log")], namespace=namespace)
+    try:
+        assert values(again, "orders") == [b"here"]
+    finally:
+        assert again.stop()
+
+
+@contextmanager
+def failing_fsync(pid: int) -> Iterator[None]:
+    """Every fsync of a process fails meanwhile, as on a disk that is broken."""
+    inject = "inject=fsync,fdatasync:error=EIO"
+    command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", inject, "-p", str(pid)]
+    if shutil.which("strace") is None:
+        pytest.skip("strace is missing")
+    tracer = subprocess.Popen(command, stderr=subprocess.PIPE)
+    try:
+        wait_for(lambda: is_traced(pid) or tracer.poll() is not None, DEADLINE_S, "it is traced")
+        if tracer.poll() is not None:
+            pytest.skip("no process can be traced here")
+        yield
+    finally:
+        tracer.terminate()
+        tracer.wait()
+
+
+def is_traced(pid: int) -> bool:
+    tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    return all("TracerPid:\t0\n" not in (task / "status").read_text() for task in tasks)
+
+
+def test_a_controller_whose_metadata_fails_begins_again_and_health_says_why(
+    cluster: Cluster,
+) -> None:
+    broker = cluster.broker
+    broker.create_topic("orders", 1)
+    controller = cluster.pid(CONTROLLER)
+    with broker.producer(linger_ms=0) as producer, failing_fsync(controller):
+        with pytest.raises(RaylogError):
+            broker.create_topic("payments", 1)
+        wait_until(lambda: is_told(broker, "Input/output error"), "health says why")
+        assert broker.describe_topic("orders").name == "orders", "look-ups are answered"
+        producer.send("orders", b"meanwhile", partition=0).result(DEADLINE_S)
+    wait_until(lambda: list(broker.nodes().values()) == [None], "the node obeys")
+    wait_until(lambda: broker.health() == [], "all is well again")
+    if "payments" not in broker.list_topics():
+        broker.create_topic("payments", 1)
+    assert cluster.pid(CONTROLLER) == controller, "it went on in the same process"
+
+
+def is_told(broker: Broker, text: str) -> bool:
+    return any(text in finding.what for finding in broker.health())
 
 
 @pytest.mark.parametrize("is_manager_killed", [False, True])
@@ -384,9 +550,7 @@ def test_a_full_disk_gets_no_new_partition_while_another_has_room(
     broker = raylog.start([str(roomy), str(full_disk / "log")], namespace=namespace)
     try:
         broker.create_topic("filler", 1)  # the other one has the fewest partitions now
-        with (full_disk / "ballast").open("wb", buffering=0) as file, suppress(OSError):
-            while file.write(b"x" * 4096):
-                pass
+        fill(full_disk)
         if is_manager_killed:
             name = log_manager_name(own_node().key)
             manager = pid_of(broker, name)

@@ -204,6 +204,48 @@ def test_a_log_actor_that_dies_is_started_again(node: OneNode, is_for_good: bool
     assert node.append() == 2
 
 
+def test_an_adopted_actor_that_dies_is_served_again_without_an_order(node: OneNode) -> None:
+    served = node.make()
+    node.append(2)
+    life = node.report().life
+    os.kill(node.manager_pid(), signal.SIGKILL)
+    again = node.wait_for(
+        lambda report: report.life != life and is_serving(report), "another life has adopted it"
+    )
+    number = node.order(confirms=again.number)
+    node.wait_for(lambda report: report.orders == number, "the confirmation is obeyed")
+    os.kill(node.pid(), signal.SIGKILL)
+    node.wait_for_log(
+        "serving", directory_id=served.directory_id, leader_epoch=served.leader_epoch + 1
+    )
+    assert node.append() == 2
+
+
+def test_a_log_manager_that_cannot_begin_again_says_why_and_begins_when_it_can(
+    node: OneNode,
+) -> None:
+    node.make()
+    report = node.report()
+    [path] = node.dirs
+    aside = path.with_name("aside")
+    path.rename(aside)
+    path.touch()  # no folder
+    os.kill(node.manager_pid(), signal.SIGKILL)
+    said: list[str] = []
+
+    def is_told() -> bool:
+        try:
+            node.order(confirms=report.number)
+        except NotLeader as error:
+            said.append(error.why)
+        return str(path) in "".join(said)
+
+    wait_for(is_told, 60, "orders are refused with the reason")
+    path.unlink()
+    aside.rename(path)
+    node.wait_for(lambda again: again.life != report.life, "it has begun")
+
+
 def test_an_actor_that_dies_while_its_log_manager_is_away_waits_for_orders(
     node: OneNode,
 ) -> None:

@@ -13,11 +13,19 @@ from raylog.cluster.controller.events import (
     NodesSeen,
     Refused,
     Reported,
+    ReserveMade,
     Silent,
     Started,
     Tick,
 )
-from raylog.cluster.controller.instructions import Answer, Append, Instruction, StartManager, Tell
+from raylog.cluster.controller.instructions import (
+    Answer,
+    Append,
+    Instruction,
+    MakeReserve,
+    StartManager,
+    Tell,
+)
 from raylog.cluster.controller.machine import ControllerMachine
 
 if TYPE_CHECKING:
@@ -30,7 +38,7 @@ APPEND_MS, START_MS = 200, 3_000
 class SimController:
     """The process: it reads the metadata, gives the machine events, and does what it says."""
 
-    def __init__(self, world: "World", node: str) -> None:
+    def __init__(self, world: "World", node: str, *, least_epoch: int, accepts_older: bool) -> None:
         self.world = world
         self.is_alive, self.is_paused = True, False
         self.trouble_ms = 0  # when it was paused last
@@ -40,7 +48,11 @@ class SimController:
         desired = Desired()
         for record in world.metadata.records():
             desired.apply(record)
-        self.tell(Started(desired=desired, node=node))
+        self.tell(
+            Started(
+                desired=desired, node=node, least_epoch=least_epoch, accepts_older=accepts_older
+            )
+        )
         self._tick()
 
     def tell(self, event: Event) -> None:
@@ -56,7 +68,9 @@ class SimController:
         for instruction in instructions:
             self.world.clockwork.note("controller", f"-> {instruction}")
             self._carry_out(instruction)
-        if self.machine.failure is not None and self.is_alive:
+        if self.machine.doubt is not None and self.is_alive:
+            self.world.older_metadata_is_found()
+        elif self.machine.failure is not None and self.is_alive:
             self.world.controller_dies()  # the next life reads what is on the disk
 
     def resume(self) -> None:
@@ -90,6 +104,8 @@ class SimController:
         match instruction:
             case Append():
                 clockwork.soon(lambda: self._append(instruction), most_ms=APPEND_MS)
+            case MakeReserve():
+                clockwork.soon(self._make_reserve, most_ms=APPEND_MS)
             case StartManager(node=node):
                 clockwork.soon(lambda: self.world.start_manager(node), most_ms=START_MS)
             case Tell(node=node, orders=orders):
@@ -104,8 +120,15 @@ class SimController:
         is_written = has_lock and is_same_file and self.world.clockwork.chance.random() < 0.5
         if not self.is_alive and not is_written:
             return
-        error = self.world.metadata.append(append.records)
+        error, shortage = self.world.metadata.append(
+            append.records, may_use_reserve=append.may_use_reserve
+        )
         if error is None:
-            self.tell(Appended(token=append.token))
+            self.tell(Appended(token=append.token, shortage=shortage))
         else:
             self.tell(AppendFailed(token=append.token, error=error))
+
+    def _make_reserve(self) -> None:
+        if self.is_alive:
+            self.world.metadata.has_reserve = True
+            self.tell(ReserveMade())

@@ -43,6 +43,7 @@ class SimDir:
     failed_ms: int = -1  # when its disk failed last; -1: never
     read_ms: int = 0  # when what its page cache holds was last read from the disk
     is_full: bool = False
+    is_hanging: bool = False  # no call to its disk ends
     owner: object = None  # the LogManager's process that has its lock
 
     def check(self) -> None:

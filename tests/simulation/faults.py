@@ -34,6 +34,7 @@ class Nemesis:
             self.cut_node,
             self.fail_disk,
             self.fill_disk,
+            self.hang_disk,
             self.damage_identity,
             self.kill_upkeep,
             self.fail_append,
@@ -129,6 +130,11 @@ class Nemesis:
         dir = self._chance.choice(self._chance.choice(self._world.nodes).dirs)
         dir.is_full = True
         self._for_a_while(lambda: setattr(dir, "is_full", False))
+
+    def hang_disk(self) -> None:
+        dir = self._chance.choice(self._chance.choice(self._world.nodes).dirs)
+        dir.is_hanging = True
+        self._for_a_while(lambda: setattr(dir, "is_hanging", False))
 
     def damage_identity(self) -> None:
         folders = [

@@ -4,10 +4,12 @@ The simulation sees everything: ``Truth`` folds the records that were really wri
 """
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 from raylog.actors.control import LogId, Move, Report, Serve
 from raylog.cluster.controller.desired import Desired
-from raylog.cluster.controller.records import DirRecord, PartitionRecord, Record
+from raylog.cluster.controller.records import DirRecord, PartitionRecord, Record, TopicRecord
 from tests.simulation.actors import SimRay
 from tests.simulation.disks import STRAY, SimDir, SimFolder
 
@@ -29,6 +31,8 @@ class Truth:
         self.producer_ids: set[int] = set()
         # the config version below which nothing may be removed, by topic id: an alter was answered
         self.answered: dict[str, int] = {}
+        # the config of each version, by topic id, also of what a restore of metadata takes back
+        self._configs: dict[tuple[str, int], Mapping[str, Any]] = {}
         self.offline_since_ms: dict[str, int] = {}
         self._failed_ms: dict[str, int] = {}  # when the disks failed of dirs that are offline
         # folders that were committed to be removed, which a restore of metadata does not take back
@@ -64,12 +68,20 @@ class Truth:
             if record.state == "removing":
                 self._removing.add(record.log)
         self.desired.apply(record)
+        if isinstance(record, TopicRecord):
+            self._note_config(record)
         if isinstance(record, DirRecord):
             # What older metadata says of a dir, which was restored, its node cannot know at once.
             if record.state in ("offline", "returning"):
                 self.offline_since_ms.setdefault(record.directory_id, now_ms)
             else:
                 self.offline_since_ms.pop(record.directory_id, None)
+
+    def _note_config(self, record: TopicRecord) -> None:
+        """A version says which config a log obeys, so it is never given to another config."""
+        config = self._configs.setdefault((record.topic_id, record.version), record.config)
+        what = f"version {record.version} of {record.name} is {config} and {record.config}"
+        expect(config == record.config, what)
 
     def _note_given_up(self, record: PartitionRecord) -> None:
         before = self.desired.partitions.get(record.log)

@@ -16,6 +16,7 @@ class MetadataDisk:
         self._log: list[bytes] = []
         self._backup: list[bytes] = []
         self.fails_next = ""
+        self.has_reserve = False
         self.generation = 0  # of the files, which a restore puts in the place of the old ones
 
     @property
@@ -25,15 +26,24 @@ class MetadataDisk:
     def records(self) -> list[Record]:
         return [decode(value) for value in self._log]
 
-    def append(self, records: Sequence[Record]) -> RaylogError | None:
-        """All or none; the error where it failed. After a failed fsync they may be there or not."""
+    def append(
+        self, records: Sequence[Record], *, may_use_reserve: bool
+    ) -> tuple[RaylogError | None, DiskFull | None]:
+        """All or none; the error where it failed, and why the reserve was given up.
+
+        After a failed fsync they may be there or not.
+        """
         failure, self.fails_next = self.fails_next, ""
-        if failure == "full":
-            return DiskFull(PATH)
+        shortage = DiskFull(PATH) if failure == "full" else None
+        if shortage is not None:
+            if not (may_use_reserve and self.has_reserve):
+                return shortage, None
+            self.has_reserve = False
         for record in records:
             self._log.append(encode(record))
             self._written(record)
-        return StorageError(PATH, "an fsync failed") if failure == "fsync" else None
+        error = StorageError(PATH, "an fsync failed") if failure == "fsync" else None
+        return error, shortage
 
     def back_up(self) -> None:
         self._backup = list(self._log)

@@ -4,7 +4,7 @@ The process carries out what the machine says, after some time; a process that d
 done or not done, and its answers unsaid.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -67,7 +67,7 @@ class SimNode:
         """Whether nothing was wrong with it since then."""
         if not self.is_up or self.manager is None or not self.manager.is_answering:
             return False
-        if any(dir.is_full or dir.failure for dir in self.dirs):
+        if any(dir.is_full or dir.is_hanging or dir.failure for dir in self.dirs):
             return False
         return max(self.trouble_ms, self.manager.began_ms) < since_ms
 
@@ -88,6 +88,8 @@ class Manager:
         self.began_ms = world.clockwork.now_ms
         self.machine = NodeMachine(node=node.key, life=life, config=world.broker_config)
         self._waiting: list[Event] = []  # while it is paused
+        self.obeyed_epoch = -1  # the highest of which it has obeyed orders
+        self._closed: set[str] = set()  # the dirs that it has locked and does not use any more
         self._copies: dict[int, Callable[[], None]] = {}  # by their token
         # what an actor is asked or started for, and how that fails when the actor is killed
         self._asking: dict[TopicPartition, list[Callable[[RaylogError], None]]] = {}
@@ -106,9 +108,16 @@ class Manager:
         self.world.clockwork.note(self.node.key, event)
         instructions = self.machine.handle(event, self.world.clockwork.now_ms)
         self.machine.validate()
+        self._note_obeyed(instructions)
         for instruction in instructions:
             self.world.clockwork.note(self.node.key, f"-> {instruction}")
             self._carry_out(instruction)
+
+    def _note_obeyed(self, instructions: Sequence[do.Instruction]) -> None:
+        """The report of an event tells of which epoch orders were obeyed with it."""
+        for instruction in instructions:
+            if isinstance(instruction, do.SendReport) and instruction.report.orders >= 0:
+                self.obeyed_epoch = instruction.report.controller_epoch
 
     def resume(self) -> None:
         self.is_paused = False
@@ -180,7 +189,7 @@ class Manager:
 
     def _note_trouble(self) -> None:
         is_cut = any(key == self.node.key for key, _ in self.world.cuts)
-        is_full = any(dir.is_full for dir in self.node.dirs)
+        is_full = any(dir.is_full or dir.is_hanging for dir in self.node.dirs)
         if self.is_paused or is_cut or is_full or self._failing():
             self.node.trouble_ms = self.world.clockwork.now_ms
 
@@ -223,7 +232,7 @@ class Manager:
                 self.world.send_report(self, report)
             case do.Refuse(controller_epoch=epoch):
                 self.world.send_refusal(self, epoch)
-            case do.Note():
+            case do.Note() | do.ForgetLog():
                 pass
             case do.GiveUpCopy(copy_token=token):
                 give_up = self._copies.get(token)
@@ -231,6 +240,8 @@ class Manager:
                     self.world.clockwork.soon(give_up, most_ms=WORK_MS)
             case do.CloseDir(directory_id=where):
                 self._close_dir(self.dir(where))
+            case do.UnlockDir(directory_id=where):
+                self._unlock_dir(self.dir(where))
             case do.StartUpkeep(kind=kind):
                 self.world.clockwork.soon(lambda: self.node.upkeep.add(kind), most_ms=WORK_MS)
             case do.RunUpkeep(kind=kind, confirmed=confirmed):
@@ -239,8 +250,16 @@ class Manager:
                 self._work(instruction)
 
     def _close_dir(self, dir: SimDir) -> None:
-        """Give its lock up."""
+        """Write nothing more to it."""
         self.world.expect(dir.owner is self, "a log dir is closed that is not open")
+        self._closed.add(dir.directory_id)
+
+    def _unlock_dir(self, dir: SimDir) -> None:
+        """Give its lock up."""
+        self.world.expect(
+            dir.directory_id in self._closed, "a log dir is unlocked that was not closed"
+        )
+        self._closed.discard(dir.directory_id)
         dir.owner = None
 
     def _run_upkeep(self, kind: UpkeepKind, confirmed: Mapping[LogId, int]) -> None:
@@ -263,6 +282,9 @@ class Manager:
         def finish(error: RaylogError | None = None) -> None:
             nonlocal is_over
             if is_over:
+                return
+            if error is None and self._hangs(instruction):
+                self.world.clockwork.after(WORK_MS, finish)
                 return
             is_over = True
             if isinstance(instruction, do.Copy):
@@ -287,6 +309,16 @@ class Manager:
             self._asking.setdefault(instruction.log.partition, []).append(finish)
         self.world.clockwork.after(delay_ms, finish)
 
+    def _hangs(self, instruction: do.Work) -> bool:
+        """Whether it waits for a disk."""
+        return any(dir.is_hanging for dir in self.dirs_of(instruction))
+
+    def dirs_of(self, instruction: do.Work) -> list[SimDir]:
+        """The dirs in which it does something."""
+        keys = ("directory_id", "target_id")
+        ids = [getattr(instruction, key, None) for key in keys]
+        return [dir for dir in self.node.dirs if dir.directory_id in ids]
+
     def _is_done(self, instruction: do.Work) -> bool:
         """Whether it comes to it. A process that is about to end may still do it, while it has the
         locks of its dirs; but it starts no actor."""
@@ -298,15 +330,16 @@ class Manager:
     def _locked(self, directory_id: str) -> SimDir:
         """A log dir that this process has locked, and whose disk works."""
         dir = self.dir(directory_id)
-        if dir.owner is not self:
+        if dir.owner is not self or directory_id in self._closed:
             raise LogDirOffline(dir.path, "it was closed")
         dir.check()
         return dir
 
-    def _effect(self, instruction: do.Work) -> Served | Mapping[str, str] | int | None:
+    def _effect(self, instruction: do.Work) -> Served | int | None:
         match instruction:
-            case do.WriteEpoch(controller_epoch=epoch, directory_ids=ids):
-                return self._write_epoch(epoch, ids)
+            case do.WriteEpoch(controller_epoch=epoch, directory_id=where):
+                dir = self._locked(where)
+                dir.controller_epoch = max(dir.controller_epoch, epoch)
             case do.ReadDir(directory_id=where):
                 self._read_dir(self.dir(where))
             case do.MakeFolder(log=log, directory_id=where):
@@ -340,15 +373,6 @@ class Manager:
 
     def dir(self, directory_id: str) -> SimDir:
         return next(dir for dir in self.node.dirs if dir.directory_id == directory_id)
-
-    def _write_epoch(self, epoch: int, directory_ids: tuple[str, ...]) -> Mapping[str, str]:
-        failed = {}
-        for dir in map(self.dir, directory_ids):
-            if dir.failure or dir.owner is not self:
-                failed[dir.directory_id] = dir.failure or "it was closed"
-            else:
-                dir.controller_epoch = max(dir.controller_epoch, epoch)
-        return failed
 
     def _read_dir(self, dir: SimDir) -> None:
         dir.check()

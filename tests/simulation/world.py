@@ -16,7 +16,8 @@ from functools import partial
 from raylog.actors.control import Confirmed, LogId, Move, Orders, Report, Serve
 from raylog.actors.node import instructions as do
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.cluster.controller.records import DirRecord, Record
+from raylog.actors.node.events import ReportWanted
+from raylog.cluster.controller.records import ControllerRecord, DirRecord, Record
 from tests.simulation.actors import SimActor, SimRay
 from tests.simulation.clockwork import Clockwork
 from tests.simulation.controllers import SimController
@@ -59,6 +60,7 @@ class World:
         self.nodes = [self._make_node(number) for number in range(chance.randint(3, 5))]
         self.controller: SimController | None = None
         self._lives = 0
+        self._accepts_older = False  # as the next Controller is told
         # How much of what links carry is lost, and how much comes late.
         self._loss, self._lateness = chance.choice((0.0, 0.02, 0.2)), chance.choice((0.02, 0.2))
         self.nemesis = Nemesis(self)
@@ -96,7 +98,7 @@ class World:
         for node in self.nodes:
             self.node_comes(node)
             for dir in node.dirs:
-                dir.failure, dir.is_full = "", False
+                dir.failure, dir.is_full, dir.is_hanging = "", False, False
             if node.manager is not None:
                 node.manager.resume()
         for actor in self.ray.named.values():
@@ -136,8 +138,7 @@ class World:
             f"no {kind} at {node.key}" for node in self.nodes for kind in node.missing_upkeep()
         ]
         for actor in self.ray.named.values():
-            # What older metadata does not know is served on: nobody takes it from its writer.
-            if actor.log not in desired.partitions and not self.metadata.was_restored:
+            if actor.log not in desired.partitions:
                 left.append(f"{actor.log} is served, but not desired")
         return left
 
@@ -153,12 +154,14 @@ class World:
 
     def _is_taken(self, log: LogId) -> bool:
         """Whether the name of a log is in use, somewhere, by one of which older metadata that was
-        restored does not know: a log of a lost topic, or the same log on another node."""
+        restored does not know: the same log on another node, or a folder that lies where it shall
+        and does not say that it is another topic's."""
         if not self.metadata.was_restored:
             return False
         desired = self.truth.desired
         folders = [dir.find(log.partition) for node in self.nodes for dir in node.dirs]
-        if any(folder is not None and folder.topic_id not in desired.topics for folder in folders):
+        lost = [folder for folder in folders if folder and folder.topic_id not in desired.topics]
+        if any(folder.is_identity_lost for folder in lost):
             return True
         actor = self.ray.named.get(log.partition)
         return actor is not None and actor.is_alive and actor.node != desired.node_of(log)
@@ -166,8 +169,29 @@ class World:
     # -- processes ---------------------------------------------------------------------------------
 
     def _start_controller(self) -> None:
+        """Ray starts it, or somebody does who has read why it refused the metadata."""
         self._lives += 1
-        self.controller = SimController(self, self.nodes[0].key)
+        accepts_older, self._accepts_older = self._accepts_older, False
+        epochs = [
+            record.epoch
+            for record in self.metadata.records()
+            if isinstance(record, ControllerRecord)
+        ]
+        known = max(dir.controller_epoch for dir in self.nodes[0].dirs)
+        if known > max(epochs, default=0) and not accepts_older:
+            expect(self.metadata.was_restored, "a crash looks like older metadata")
+            self.truth.situations["older metadata is refused at the start"] += 1
+            accepts_older = True
+        self.controller = SimController(
+            self, self.nodes[0].key, least_epoch=known, accepts_older=accepts_older
+        )
+
+    def older_metadata_is_found(self) -> None:
+        """The Controller decides nothing any more: somebody accepts the metadata as it is."""
+        expect(self.metadata.was_restored, "a crash looks like older metadata")
+        self.truth.situations["older metadata is found out by a report"] += 1
+        self._accepts_older = True
+        self.controller_dies()
 
     def controller_dies(self) -> None:
         if self.controller is not None:
@@ -178,9 +202,13 @@ class World:
     def start_manager(self, key: str) -> None:
         """Ray starts a node's LogManager, or finds it running."""
         node = self.node(key)
-        if node.is_up and node.manager is None:
-            self._lives += 1
-            node.manager = Manager(self, node, f"life-{self._lives}")
+        if not node.is_up:
+            return
+        if node.manager is not None:
+            node.manager.tell(ReportWanted())
+            return
+        self._lives += 1
+        node.manager = Manager(self, node, f"life-{self._lives}")
 
     def manager_dies(self, node: SimNode) -> None:
         """Ray starts it again; the old process may still have its locks for a moment."""
@@ -319,6 +347,11 @@ class World:
     def check_instruction(self, manager: Manager, instruction: do.Work) -> None:
         if isinstance(instruction, do.StartLog):
             self.truth.opened(instruction.log, manager.dir(instruction.directory_id))
+        is_ordered = not isinstance(instruction, do.WriteEpoch | do.ReadDir | do.KillActor)
+        if is_ordered and getattr(instruction, "topic_id", "") is not None:
+            for dir in manager.dirs_of(instruction):
+                is_known = dir.controller_epoch >= manager.obeyed_epoch
+                expect(is_known, f"{instruction}: its dir does not have the epoch of the orders")
 
     def ask_for_right(self, node: SimNode, log: LogId) -> None:
         """An upkeep actor asks its LogManager, and then the LogActor, which looks at the clock."""

@@ -13,6 +13,7 @@ from raylog.actors.control import (
     Create,
     DirReport,
     DirState,
+    End,
     LogId,
     LogReport,
     Move,
@@ -50,6 +51,7 @@ from raylog.actors.node.instructions import (
     DropCopy,
     EndLog,
     GiveUpCopy,
+    Instruction,
     KillActor,
     MakeFolder,
     PutAside,
@@ -57,6 +59,7 @@ from raylog.actors.node.instructions import (
     RunUpkeep,
     SendReport,
     StartLog,
+    UnlockDir,
     Work,
     WriteEpoch,
     WriteIdentity,
@@ -77,6 +80,7 @@ class Disk:
     """One log dir."""
 
     is_broken: bool = False
+    is_hanging: bool = False
     epoch: int = -1
     folders: dict[TopicPartition, str | None] = field(default_factory=dict)
     copies: dict[LogId, bool] = field(default_factory=dict)  # whether it is whole
@@ -132,6 +136,8 @@ class World:
         self.given_up: set[int] = set()  # the tokens of copies
         self.unkilled: set[TopicPartition] = set()  # what could not be killed
         self.locked = set(self.sound_dirs())
+        self.closed: set[str] = set()  # of these, those that are not used any more
+        self.obeyed = -1
         self.report: Report | None = None
         self.last_word_ms: int | None = None
         config = BrokerConfig.parse(
@@ -181,7 +187,9 @@ class World:
         if isinstance(event, Ordered):
             self.last_word_ms = self.now_ms
         self.events += 1
-        for instruction in self.machine.handle(event, self.now_ms):
+        instructions = self.machine.handle(event, self.now_ms)
+        self.note_obeyed(instructions)
+        for instruction in instructions:
             match instruction:
                 case SendReport():
                     self.hear(instruction.report)
@@ -189,17 +197,48 @@ class World:
                     self.given_up.add(instruction.copy_token)
                 case CloseDir():
                     self.close_dir(instruction.directory_id)
+                case UnlockDir():
+                    self.unlock_dir(instruction.directory_id)
                 case RunUpkeep():
                     self.count("upkeep")
                     self.check_upkeep(instruction)
                 case _ if isinstance(instruction, Work):
+                    self.check_epoch(instruction)
                     self.in_flight.append(instruction)
         self.machine.validate()
 
+    def note_obeyed(self, instructions: list[Instruction]) -> None:
+        """The report of this event tells the epoch of which orders were obeyed by now."""
+        for instruction in instructions:
+            if isinstance(instruction, SendReport) and instruction.report.orders >= 0:
+                self.obeyed = instruction.report.controller_epoch
+
+    def check_epoch(self, work: Work) -> None:
+        """No dir is used under orders of an epoch that it does not have."""
+        if isinstance(work, WriteEpoch | ReadDir | KillActor):
+            return
+        is_unasked = isinstance(work, DropCopy) and work.topic_id is None
+        for name in self.dirs_of(work):
+            assert is_unasked or self.disks[name].epoch >= self.obeyed, f"{work}: no epoch"
+
+    @staticmethod
+    def dirs_of(work: Work) -> list[str]:
+        names = [getattr(work, key, None) for key in ("directory_id", "target_id")]
+        return [name for name in names if name is not None]
+
+    def unlock_dir(self, name: str) -> None:
+        assert name in self.closed, "a dir was unlocked that is in use"
+        self.closed.discard(name)
+        self.locked.discard(name)
+        serving = [actor for actor in self.actors.values() if actor.directory_id == name]
+        assert not serving, "a dir was unlocked while an actor serves from it"
+        writing = [work for work in self.in_flight if name in self.dirs_of(work)]
+        assert not writing, "a dir was unlocked while it is written to"
+
     def close_dir(self, name: str) -> None:
         """Who writes to it is killed before; nothing is begun in it any more."""
-        assert name in self.locked, "a dir was closed twice"
-        self.locked.discard(name)
+        assert name in self.locked - self.closed, "a dir was closed twice"
+        self.closed.add(name)
         killed = {work.partition for work in self.in_flight if isinstance(work, KillActor)}
         killed |= self.unkilled
         for partition, actor in self.actors.items():
@@ -223,7 +262,10 @@ class World:
     # -- instructions ------------------------------------------------------------------------------
 
     def carry_out(self, work: Work) -> None:
-        """One that is in flight ends, well or not."""
+        """One that is in flight ends, well or not; unless its disk hangs."""
+        if any(self.disks[name].is_hanging for name in self.dirs_of(work)):
+            self.count("hanging")
+            return
         self.in_flight.remove(work)
         self.count(type(work).__name__)
         if isinstance(work, WriteEpoch):
@@ -340,19 +382,19 @@ class World:
         disk.folders[work.log.partition] = work.log.topic_id
 
     def write_epoch(self, work: WriteEpoch) -> None:
-        problems = {}
-        for name in work.directory_ids:
-            if self.disks[name].is_broken:
-                problems[name] = "input/output error"
-            else:
-                self.disks[name].epoch = max(work.controller_epoch, self.disks[name].epoch)
-        self.tell(Finished(token=work.token, result=problems))
+        disk = self.disks[work.directory_id]
+        if (error := self.fault(work)) is None:
+            disk.epoch = max(work.controller_epoch, disk.epoch)
+        elif not disk.is_broken:
+            error = DiskFull(f"/disk/{work.directory_id}/controller-epoch")
+        self.tell(Finished(token=work.token, error=error))
 
     def read_back(self, work: ReadDir) -> None:
         name = work.directory_id
         partitions = {actor.log.partition for actor in self.actors.values()}
         in_use = {p for p in partitions if self.actors[p].directory_id == name}
         assert not in_use, "a dir is read back while actors write to it"
+        assert name not in self.locked, "a dir is read back that is locked"
         if self.disks[name].is_broken:
             self.tell(Finished(token=work.token, error=StorageError("/disk", "still broken")))
             return
@@ -395,7 +437,10 @@ class World:
                 if entry.log
                 else ((entry.partition, entry.directory_id) in homes)
             )
-            if not is_wanted and entry.directory_id:
+            if not is_wanted and entry.log and entry.state in ("opening", "serving", "moved"):
+                orders.append(End(log=entry.log))
+                self.count("ended")
+            elif not is_wanted and entry.directory_id:
                 orders.append(
                     SetAside(
                         partition=entry.partition,
@@ -491,8 +536,8 @@ class World:
             self.fault_happens()
 
     def fault_happens(self) -> None:
-        faults = ["gone", "false news", "reborn", "disk", "life", "epoch", "identity", "upkeep"]
-        match self.chance.choice(faults):
+        faults = "gone, false news, reborn, disk, hang, life, epoch, identity, upkeep"
+        match self.chance.choice(faults.split(", ")):
             case "gone" if self.actors:
                 partition = self.chance.choice(sorted(self.actors))
                 del self.actors[partition]
@@ -503,6 +548,9 @@ class World:
                 name = self.chance.choice(DIRS)
                 self.disks[name].is_broken = True
                 self.tell(DirFailed(directory_id=name, why="input/output error"))
+            case "hang":
+                disk = self.disks[self.chance.choice(DIRS)]
+                disk.is_hanging = not disk.is_hanging
             case "life" if self.chance.random() < 0.3:
                 self.start()
             case "epoch":
@@ -531,6 +579,7 @@ class World:
         self.fault_rate = 0.0
         self.late.clear()
         for name, disk in self.disks.items():
+            disk.is_hanging = False
             if disk.is_broken:
                 disk.is_broken = False
                 self.to_read_back.add(name)

@@ -3,8 +3,9 @@
 ::
 
     node = Node("A", "B")                     # a life of a LogManager with two log dirs
-    node.orders(create(ORDERS))               # -> ["write epoch 1 to A B"]
-    node.done("write epoch 1 to A B")         # -> ["make orders-0 of old in A"]
+    node.orders(create(ORDERS))               # -> ["write epoch 1 to A", "write epoch 1 to B"]
+    node.done("write epoch 1 to A")           # -> []
+    node.done("write epoch 1 to B")           # -> ["make orders-0 of old in A"]
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,7 @@ from raylog.actors.node.instructions import (
     Doom,
     DropCopy,
     EndLog,
+    ForgetLog,
     GiveUpCopy,
     Instruction,
     KillActor,
@@ -43,6 +45,7 @@ from raylog.actors.node.instructions import (
     SendReport,
     StartLog,
     StartUpkeep,
+    UnlockDir,
     Work,
     WriteEpoch,
     WriteIdentity,
@@ -128,11 +131,13 @@ def name_of(log: LogId) -> str:
 def in_words(said: Instruction) -> str:
     match said:
         case WriteEpoch():
-            return f"write epoch {said.controller_epoch} to {' '.join(said.directory_ids)}"
+            return f"write epoch {said.controller_epoch} to {said.directory_id}"
         case ReadDir():
             return f"read {said.directory_id} back"
         case CloseDir():
             return f"close {said.directory_id}"
+        case UnlockDir():
+            return f"unlock {said.directory_id}"
         case Refuse():
             return f"refuse, epoch {said.controller_epoch} was seen"
         case MakeFolder():
@@ -168,7 +173,7 @@ def in_words(said: Instruction) -> str:
             logs = [f"{name_of(log)} with {version}" for log, version in said.confirmed.items()]
             logs += [f"not {name_of(log)}" for log in sorted(said.others)]
             return f"run {said.kind}: {', '.join(logs) or 'nothing'}"
-        case SendReport() | Note():
+        case SendReport() | Note() | ForgetLog():
             return ""
 
 
@@ -185,7 +190,7 @@ def shown(log: LogReport) -> str:
 
 
 class Node:
-    """See the module's head. Every answer is what was said, but for reports and notes."""
+    """See the module's head. Every answer is what was said that changes anything."""
 
     def __init__(
         self,
@@ -202,6 +207,7 @@ class Node:
         self.life, self.now_ms, self.epoch, self.number = life, 0, 1, 0
         self.reports: list[Report] = []
         self.notes: list[Note] = []
+        self.forgotten: list[LogId] = []
         self.in_flight: dict[str, Work] = {}
         reports = [dir if isinstance(dir, DirReport) else dir_report(dir) for dir in dirs]
         self.began = self.told(
@@ -225,6 +231,8 @@ class Node:
                 self.reports.append(instruction.report)
             elif isinstance(instruction, Note):
                 self.notes.append(instruction)
+            elif isinstance(instruction, ForgetLog):
+                self.forgotten.append(instruction.log)
             elif isinstance(instruction, Work):
                 words = in_words(instruction)
                 assert words not in self.in_flight, f"{words}: twice at once"
@@ -250,9 +258,11 @@ class Node:
         """The same, of a Controller whose epoch is written as soon as that is to be done."""
         said = self.orders(*orders)
         writes = [words for words in said if words.startswith("write epoch")]
-        return self.done(writes[0]) if writes else said
+        for words in writes:
+            said = self.done(words)
+        return said
 
-    def done(self, words: str, result: Served | Mapping[str, str] | None = None) -> list[str]:
+    def done(self, words: str, result: Served | None = None) -> list[str]:
         """What was said has ended well. ``result``: by default what was wanted."""
         work = self.in_flight.pop(words)
         if isinstance(work, StartLog) and result is None:

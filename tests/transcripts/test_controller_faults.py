@@ -130,6 +130,7 @@ class Faults:
             case _:
                 self.play.passes(self.chance.choice((100, 1_000)))
         self._collect()
+        assert self.play.machine.doubt is None, "a crash looks like older metadata"
 
     def _one_of(self, waiting: list[Message]) -> Message:
         """Mostly the oldest one; it may be lost, or come twice."""
@@ -194,6 +195,7 @@ class Faults:
         """No more faults: what is on the way arrives late, and then all goes well."""
         self.play.away.clear()
         self.play.sees()
+        assert self.play.machine.doubt is None
         if self.play.machine.failure is not None:
             self.play.begin()
         for report in self.reports:

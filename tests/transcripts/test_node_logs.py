@@ -2,7 +2,7 @@
 
 import pytest
 
-from raylog.actors.control import SetAside
+from raylog.actors.control import End, SetAside
 from raylog.actors.errors import LogRefused
 from raylog.actors.node.events import (
     ActorGone,
@@ -64,6 +64,33 @@ def test_a_log_is_made_opened_configured_and_removed() -> None:
     assert node.logs == ["orders-0 of old in A: closing"]
     assert node.done("doom orders-0 of old in A") == []
     assert node.logs == []
+
+
+def test_a_log_that_nobody_wants_is_ended_and_its_folder_is_set_aside() -> None:
+    node = serving("A")
+    assert node.orders(End(log=ORDERS)) == ["end orders-0 of old"]
+    assert node.logs == ["orders-0 of old in A: closing"]
+    assert node.machine.order_of(ORDERS) is None
+    assert node.done("end orders-0 of old") == []
+    assert node.logs == ["orders-0 of old in A: found"]
+    assert node.orders(aside()) == ["put orders-0 of old in A aside"]
+    assert node.done("put orders-0 of old in A aside") == []
+    assert node.logs == []
+    assert node.orders(create(OTHERS)) != [], "the name is free"
+
+
+def test_a_log_that_nobody_wants_and_whose_actor_does_not_answer_is_killed() -> None:
+    node = serving("A")
+    node.orders(End(log=ORDERS))
+    assert node.failed("end orders-0 of old", HANGS) == ["kill orders-0"]
+    assert node.done("kill orders-0") == []
+    assert node.logs == ["orders-0 of old in A: found"]
+
+
+def test_a_log_that_nobody_wants_is_not_opened_to_its_end() -> None:
+    node = Node("A", folders=[folder(ORDERS, "A")])
+    node.obeys(serve())
+    assert node.orders(End(log=ORDERS)) == ["kill orders-0"]
 
 
 def test_a_folder_that_is_put_aside_is_not_made_again() -> None:
@@ -384,3 +411,12 @@ def test_an_order_to_make_a_log_that_is_served_changes_nothing() -> None:
     assert node.orders(create()) == []
     said = node.told(ActorGone(partition=PARTITION))
     assert said == ["start orders-0 of old in A with config 1"]
+
+
+def test_the_hands_keep_nothing_of_a_log_that_is_gone() -> None:
+    node = serving("A")
+    node.orders(remove())
+    node.done("end orders-0 of old")
+    assert node.forgotten == []
+    node.done("doom orders-0 of old in A")
+    assert node.forgotten == [ORDERS]

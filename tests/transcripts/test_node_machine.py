@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from raylog.actors.control import VERSION, Confirmed, DirReport, KeepOut, LogId, ReadBack, SetAside
+from raylog.actors.control import Confirmed, DirReport, KeepOut, LogId, ReadBack, SetAside
 from raylog.actors.node.events import (
     ActorGone,
     ActorSaid,
@@ -19,6 +19,7 @@ from raylog.actors.node.events import (
     IdentityLost,
     Measured,
     Ordered,
+    ReportWanted,
     Started,
     UpkeepSeen,
 )
@@ -70,6 +71,26 @@ def test_an_adopted_actor_that_dies_is_not_started_again_unasked() -> None:
     assert node.told(ActorGone(partition=PARTITION)) == ["kill orders-0"]
 
 
+def test_an_adopted_actor_that_the_controller_has_confirmed_is_started_again_at_once() -> None:
+    """It waited for the next round of questions, and then for an order."""
+    node = Node("A", folders=[folder(ORDERS, "A")], served=[served(ORDERS, "A", 4)])
+    assert node.machine.order_of(ORDERS) is None
+    assert node.obeys() == []
+    order = node.machine.order_of(ORDERS)
+    assert order is not None
+    assert (order.directory_id, order.config_version) == ("A", 4)
+    assert node.told(ActorGone(partition=PARTITION)) == ["start orders-0 of old in A with config 4"]
+
+
+def test_an_adopted_actor_that_the_controller_doubts_is_not_started_again_unasked() -> None:
+    node = Node("A", folders=[folder(ORDERS, "A")], served=[served(ORDERS, "A", 4)])
+    doubtful = replace(node.envelope(), doubts=frozenset({ORDERS}))
+    node.told(Ordered(orders=doubtful))
+    node.done("write epoch 1 to A")
+    assert node.machine.order_of(ORDERS) is None
+    assert node.told(ActorGone(partition=PARTITION)) == ["kill orders-0"]
+
+
 def test_an_actor_whose_folder_is_gone_or_another_topics_is_killed() -> None:
     for folders in ([], [folder(NEW_ORDERS, "A")]):
         node = Node("A", folders=folders, served=[served(ORDERS, "A")])
@@ -111,6 +132,15 @@ def test_reports_are_numbered_and_made_anew_when_something_changes() -> None:
     assert (node.report.room, node.report.dirs[0].usable_bytes) == (5, 7)
 
 
+def test_a_controller_that_comes_is_told_what_is_so_and_waits_for_no_interval() -> None:
+    """After its restart it can begin nothing before each node has reported."""
+    node = serving("A")
+    count = len(node.reports)
+    assert node.told(ReportWanted()) == []
+    assert len(node.reports) == count + 1
+    assert node.report.number == node.reports[-2].number + 1
+
+
 # -- number 6: a log dir that failed ---------------------------------------------------------------
 
 
@@ -128,12 +158,12 @@ def test_what_a_failed_dir_has_is_neither_served_nor_opened_until_it_was_read_ba
     assert node.orders(ReadBack(directory_id="A")) == ["read A back"]
     assert node.orders(ReadBack(directory_id="A")) == []
     back = DirsRead(dirs=(dir_report("A"),), folders=(folder(ORDERS, "A"),))
-    assert node.told(back) == []
+    assert node.told(back) == ["write epoch 1 to A"]
     node.done("read A back")
     assert node.report.dirs[0].is_read_back
     assert node.logs == ["orders-0 of old in A: found"]
-    assert node.orders(ReadBack(directory_id="A")) == ["write epoch 1 to A B"]
-    assert node.done("write epoch 1 to A B") == []
+    assert node.orders(ReadBack(directory_id="A")) == []
+    assert node.done("write epoch 1 to A") == []
     assert node.orders(serve()) == ["start orders-0 of old in A with config 1, first"]
 
 
@@ -142,7 +172,7 @@ def test_a_dir_in_use_is_read_back_only_when_nobody_writes_to_it_any_more() -> N
     node.orders(serve(version=2))
     assert node.orders(ReadBack(directory_id="A")) == ["kill orders-0", "close A"]
     assert node.failed("configure orders-0 of old with 2", HANGS) == []
-    assert node.done("kill orders-0") == ["read A back"]
+    assert node.done("kill orders-0") == ["unlock A", "read A back"]
     assert node.failed("read A back", BROKEN) == []
     assert node.report.dirs[0].state == "offline"
     assert node.orders(ReadBack(directory_id="A"), ReadBack(directory_id="X")) == ["read A back"]
@@ -153,7 +183,7 @@ def test_a_dir_that_is_being_written_to_is_not_read_back() -> None:
     node.obeys(create())
     node.told(DirFailed(directory_id="A", why="input/output error"))
     assert node.orders(ReadBack(directory_id="A")) == []
-    assert node.failed("make orders-0 of old in A", BROKEN) == ["read A back"]
+    assert node.failed("make orders-0 of old in A", BROKEN) == ["unlock A", "read A back"]
 
 
 def test_a_dir_that_could_not_even_be_read_is_shown_once_when_it_is_back() -> None:
@@ -177,7 +207,17 @@ def test_an_actor_that_was_started_in_a_dir_that_failed_meanwhile_is_killed() ->
     assert node.done("kill orders-0") == []
     assert node.done("start orders-0 of old in A with config 1, first") == ["kill orders-0"]
     assert node.logs == ["orders-0 of old in A: failed (LogDirOffline)"]
-    assert node.done("kill orders-0") == []
+    assert node.done("kill orders-0") == ["unlock A"]
+
+
+def test_the_lock_of_a_dir_is_kept_until_nobody_writes_to_it_any_more() -> None:
+    """Another broker must not take the dir while an actor of this one serves from it."""
+    node = serving("A", "B")
+    assert node.told(DirFailed(directory_id="A", why="gone")) == ["kill orders-0", "close A"]
+    assert node.failed("kill orders-0", HANGS) == []
+    assert node.later(1000) == ["kill orders-0"]
+    assert node.done("kill orders-0") == ["unlock A"]
+    assert node.later(1000) == []
 
 
 def test_a_log_is_removed_in_a_dir_that_failed_as_soon_as_it_is_back() -> None:  # number 16
@@ -187,7 +227,8 @@ def test_a_log_is_removed_in_a_dir_that_failed_as_soon_as_it_is_back() -> None: 
     assert node.orders(remove()) == []
     assert node.logs == ["orders-0 of old in A: failed (LogDirOffline)"]
     back = DirsRead(dirs=(dir_report("A"),), folders=(folder(ORDERS, "A"),))
-    assert node.told(back) == ["doom orders-0 of old in A"]
+    assert node.told(back) == ["write epoch 1 to A"]
+    assert node.done("write epoch 1 to A") == ["doom orders-0 of old in A"]
 
 
 # -- number 5: what is no disk failure -------------------------------------------------------------
@@ -224,121 +265,6 @@ def test_a_folder_or_a_file_of_ours_that_is_missing_is_no_disk_failure(
     node.obeys(serve())
     node.failed("start orders-0 of old in A with config 1, first", error)
     assert [dir.state for dir in node.report.dirs] == ["online", "online"]
-
-
-# -- numbers 2 and 18: whose orders are obeyed -----------------------------------------------------
-
-
-def test_an_epoch_is_on_every_dir_before_its_orders_are_obeyed() -> None:
-    node = Node("A", "B")
-    assert node.orders(create()) == ["write epoch 1 to A B"]
-    assert node.orders(create(OTHERS)) == []
-    assert (node.report.controller_epoch, node.report.orders) == (1, -1)
-    assert node.done("write epoch 1 to A B") == [
-        "make orders-0 of old in A",
-        "make orders-1 of old in B",
-    ]
-    assert (node.report.controller_epoch, node.report.orders) == (1, 2)
-    node.epoch, node.number = 2, 0
-    assert node.orders(create()) == ["write epoch 2 to A B"]
-    assert (node.report.controller_epoch, node.report.orders) == (2, -1)
-
-
-def test_a_dir_that_cannot_write_the_epoch_fails_and_the_others_obey() -> None:
-    node = Node("A", "B", folders=[folder(OTHERS, "B")])
-    node.orders(create())
-    said = node.done("write epoch 1 to A B", {"A": "input/output error"})
-    assert said == ["make orders-0 of old in B", "close A"]
-    assert [dir.state for dir in node.report.dirs] == ["offline", "online"]
-
-
-def test_an_epoch_that_could_not_be_written_at_all_takes_every_dir_offline() -> None:
-    node = Node("A", "B")
-    node.orders(create())
-    node.failed("write epoch 1 to A B", BROKEN)
-    assert [dir.state for dir in node.report.dirs] == ["offline", "offline"]
-
-
-@pytest.mark.parametrize("shortage", [DiskFull("/disk/A"), HANGS])
-def test_an_epoch_that_a_dir_has_no_room_for_waits_and_no_dir_goes_offline(
-    shortage: StorageError,
-) -> None:
-    node = Node("A", "B")
-    node.orders(create())
-    assert node.failed("write epoch 1 to A B", shortage) == []
-    assert [dir.state for dir in node.report.dirs] == ["online", "online"]
-    assert node.report.orders == -1
-    assert node.orders(create()) == [], "not at once"
-    assert node.later(1000) == ["write epoch 1 to A B"]
-    assert node.done("write epoch 1 to A B") == ["make orders-0 of old in A"]
-
-
-def test_each_life_writes_the_epoch_again_since_a_dir_may_have_missed_it() -> None:
-    node = Node("A", "B", controller_epoch=1)
-    assert node.report.controller_epoch == 1
-    assert node.orders() == ["write epoch 1 to A B"]
-
-
-def test_a_dir_that_comes_back_meanwhile_gets_the_epoch_too() -> None:
-    node = Node("A", "B")
-    node.told(DirFailed(directory_id="B", why="gone"))
-    node.orders(create())
-    node.told(DirsRead(dirs=(dir_report("B"),)))
-    assert node.done("write epoch 1 to A") == ["write epoch 1 to A B"]
-    assert node.done("write epoch 1 to A B") == ["make orders-0 of old in A"]
-
-
-def test_a_dir_that_comes_back_may_know_a_higher_epoch() -> None:
-    node = serving("A", "B")
-    node.told(DirFailed(directory_id="B", why="gone"))
-    node.told(DirsRead(dirs=(dir_report("B"),), controller_epoch=3))
-    assert node.report.controller_epoch == 3
-    assert node.orders(remove()) == ["refuse, epoch 3 was seen"]
-
-
-def test_a_lower_epoch_is_refused_in_this_life_and_in_the_next() -> None:
-    node = Node("A")
-    node.epoch = 5
-    node.obeys(create())
-    node.epoch = 4
-    assert node.orders(remove()) == ["refuse, epoch 5 was seen"]
-    node = Node("A", controller_epoch=5, life="second")
-    assert node.orders(create()) == ["refuse, epoch 5 was seen"]
-
-
-def test_orders_that_waited_for_an_epoch_are_refused_when_a_higher_one_came() -> None:
-    node = Node("A")
-    node.orders(create())
-    node.epoch, node.number = 2, 0
-    assert node.orders(create(OTHERS)) == []
-    said = node.done("write epoch 1 to A")
-    assert said == ["refuse, epoch 2 was seen", "write epoch 2 to A"]
-    assert node.done("write epoch 2 to A") == ["make orders-1 of old in A"]
-
-
-def test_late_orders_are_dropped() -> None:
-    node = Node("A")
-    node.obeys()
-    late, early = node.envelope(create()), node.envelope(remove())
-    assert node.told(Ordered(orders=early)) == []
-    assert node.told(Ordered(orders=late)) == []
-    assert node.told(Ordered(orders=early)) == []
-    assert [note.name for note in node.notes] == ["orders-dropped"] * 2
-    assert node.report.orders == early.number
-
-
-def test_orders_for_another_life_or_node_or_of_a_newer_version_are_dropped() -> None:
-    node = Node("A")
-    node.obeys()
-    node.life = "before"
-    assert node.orders(create()) == []
-    node.life = "first"
-    orders = node.envelope(create())
-    for name, value in {"node": "other", "version": VERSION + 1}.items():
-        fields = {field: getattr(orders, field) for field in orders.__slots__}
-        assert node.told(Ordered(orders=type(orders)(**{**fields, name: value}))) == []
-    assert len(node.notes) == 3
-    assert node.told(Ordered(orders=orders)) == ["make orders-0 of old in A"]
 
 
 # -- number 7: damaged folders of what is served ---------------------------------------------------
@@ -637,7 +563,7 @@ def test_a_dir_that_is_offline_by_record_is_kept_out_of_use() -> None:
 
 def test_what_nobody_uses_is_closed_before_it_is_read_back() -> None:
     node = Node("A")
-    assert node.obeys(ReadBack(directory_id="A")) == ["close A", "read A back"]
+    assert node.obeys(ReadBack(directory_id="A")) == ["close A", "unlock A", "read A back"]
 
 
 def test_a_report_says_whether_ray_has_started_the_log_manager_again() -> None:

@@ -225,12 +225,12 @@ def test_a_target_whose_disk_fails_ends_the_move_and_not_the_service() -> None:
     assert node.logs == ["orders-0 of old in A: serving with config 1 (InvalidLogDir)"]
     node = moved()
     said = node.told(DirFailed(directory_id="B", why="gone"))
-    assert said == ["start orders-0 of old in A with config 1", "close B"]
+    assert said == ["start orders-0 of old in A with config 1", "close B", "unlock B"]
 
 
 def test_a_log_that_was_moved_goes_on_in_the_target_though_its_source_fails() -> None:
     node = moved()
-    assert node.told(DirFailed(directory_id="A", why="gone")) == ["close A"]
+    assert node.told(DirFailed(directory_id="A", why="gone")) == ["close A", "unlock A"]
     assert node.logs == ["orders-0 of old in A: moved to B"]
     assert node.orders(serve(ORDERS, "B")) == ["start orders-0 of old in B with config 1, clean"]
     assert node.done("start orders-0 of old in B with config 1, clean") == []

@@ -47,5 +47,5 @@ def test_whatever_happens_what_was_ordered_is_so_in_the_end(first: int) -> None:
             error.add_note(f"seed {seed}")
             raise
         counts.update(world.counts)
-    situations = "StartLog Adopt Doom DropCopy WriteIdentity ReadDir KillActor moved upkeep"
+    situations = "StartLog Adopt Doom DropCopy WriteIdentity ReadDir KillActor moved upkeep hanging"
     assert [name for name in situations.split() if counts[name] < 10] == []

@@ -26,6 +26,7 @@ from typing import Any, Final
 from raylog.actors.errors import (
     ForkedProcess,
     InvalidRequest,
+    NotLeader,
     ProduceFailed,
     RequestTimedOut,
     UnknownTopicId,
@@ -555,8 +556,16 @@ class Sender:
     # -- producer ids ------------------------------------------------------------------------------
 
     def _new_producer_id(self) -> int:
-        timeout_s = self._config.max_block_ms / 1000
-        return self._connection.new_producer_id(timeout_s=timeout_s).result()
+        """Ask for one, for ``max.block.ms`` while the Controller is away."""
+        deadline = self.clock() + self._config.max_block_ms / 1000
+        while True:
+            left_s = max(deadline - self.clock(), 0.0)
+            try:
+                return self._connection.new_producer_id(timeout_s=left_s).result()
+            except (NotLeader, RequestTimedOut):
+                if self.clock() >= deadline:
+                    raise
+            self.pause(self._config.retry_backoff_ms / 1000)
 
     def _ask_producer_id(self, sending: SendingPartition) -> None:
         timeout_s = self._config.request_timeout_ms / 1000

@@ -55,9 +55,9 @@ def test_topics_are_made_at_once_and_each_fails_by_itself(
     futures = admin.create_topics([NewTopic("a", 2, {"retention.ms": 5}), "b"])
     world.work()
     assert len(controller.calls) == 2, "none waits for another"
-    assert controller.answer("described") == ("a", 2, {"retention.ms": 5}, False)
+    assert controller.answer("described")[:4] == ("a", 2, {"retention.ms": 5}, False)
     exists = TopicExists("b", "b")
-    assert controller.answer(failed(exists)) == ("b", None, {}, False)
+    assert controller.answer(failed(exists))[:4] == ("b", None, {}, False)
     assert futures["a"].result(0) == "described"  # type: ignore[comparison-overlap]
     assert futures["b"].exception(0) is exists
 
@@ -66,10 +66,39 @@ def test_a_request_says_whether_it_only_asks(world: World, controller: Actor, ad
     admin.create_topics(["a"], validate_only=True)
     admin.add_partitions({"a": 5}, validate_only=True)
     world.work()
-    assert [arguments for _, arguments, _ in controller.calls] == [
-        ("a", None, {}, True),
-        ("a", 5, True),
-    ]
+    made, extended = [arguments for _, arguments, _ in controller.calls]
+    assert made[:4] == ("a", None, {}, True)
+    assert extended == ("a", 5, True, False)
+
+
+def test_a_topic_that_is_deleted_is_the_one_that_has_the_name_now(
+    world: World, controller: Actor, admin: Admin
+) -> None:
+    """A repetition must not delete one that somebody has made meanwhile."""
+    deleted = admin.delete_topics(["orders"])["orders"]
+    world.work()
+    assert controller.answer(metadata(HERE)) == ("orders",)
+    assert controller.answer(ActorDiedError()) == ("orders", "id", False)
+    world.work()
+    assert controller.answer("cluster-1") == ()
+    world.work()
+    assert controller.answer(None) == ("orders", "id", True)
+    assert deleted.exception(0) is None
+
+
+def test_a_topic_that_is_made_has_the_same_id_when_the_request_is_repeated(
+    world: World, controller: Actor, admin: Admin
+) -> None:
+    made = admin.create_topics(["a", "b"])
+    world.work()
+    first = controller.answer(ActorDiedError())
+    second = controller.answer("described")
+    assert first[4] != second[4]
+    world.work()
+    assert controller.answer("cluster-1") == ()
+    world.work()
+    assert controller.answer("described") == first
+    assert made["a"].exception(0) is None
 
 
 def test_deleting_describing_and_listing_ask_for_each(
@@ -81,8 +110,8 @@ def test_deleting_describing_and_listing_ask_for_each(
     admin.describe_cluster()
     world.work()
     assert [(name, arguments) for name, arguments, _ in controller.calls] == [
-        ("delete_topic", ("a",)),
-        ("delete_topic", ("b",)),
+        ("topic_metadata", ("a",)),
+        ("topic_metadata", ("b",)),
         ("describe_topic", ("c",)),
         ("list_topics", ()),
         ("describe_cluster", ()),

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from raylog.actors.runtime import clusters, nodes
 from raylog.actors.runtime.handles import find, running
 from raylog.cluster import broker as module
 from raylog.cluster.broker import Broker
-from raylog.storage.errors import InvalidConfig
+from raylog.cluster.start import start
+from raylog.storage.errors import DuplicateLogDir, InvalidConfig
 from raylog.storage.testing.logs import batch
 from tests.harness.consuming import FakeConnection
 
@@ -103,6 +105,18 @@ def test_a_broker_that_was_stopped_is_not_stopped_again(stopped: list[str]) -> N
     with Broker("ns", "here:1", is_starter=True) as broker:
         broker.stop()
     assert stopped == ["ns"]
+
+
+# -- what is refused before anything is started ----------------------------------------------------
+
+
+def test_a_folder_that_is_listed_twice_is_refused_before_ray_is_started(
+    rays: Ray, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "log")
+    for other in ("log/", "x/../log", "link"):
+        with pytest.raises(DuplicateLogDir, match="list each log dir once"):
+            start([str(tmp_path / "log"), f"{tmp_path}/{other}"])
 
 
 # -- where there is no connection to Ray -----------------------------------------------------------

@@ -12,7 +12,9 @@ from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.names import CONTROLLER
 from raylog.cluster import broker as module
+from raylog.cluster import start as start_module
 from raylog.cluster.broker import Broker
+from raylog.cluster.client.ray_connection import RayConnection
 from raylog.cluster.controller import home
 from raylog.cluster.controller.describe import TopicDescription
 from raylog.storage.errors import LogMissing, RaylogError, StorageError
@@ -274,15 +276,22 @@ def test_starting_and_making_topics_are_waited_for_as_long_as_they_take(
 
     def get(_: Any, timeout: float) -> Any:
         waited_s.append(timeout)
-        return TopicDescription(name="t", topic_id="id", config={}, partitions=())
+        return "the cluster id"
 
-    remote = SimpleNamespace(remote=lambda *_: answer())
-    controller = SimpleNamespace(start=remote, create_topic=remote, add_partitions=remote)
+    def command(connection: object, what: str, timeout_s: float, command: object) -> "Future[Any]":
+        waited_s.append(timeout_s)
+        return answer(TopicDescription(name="t", topic_id="id", config={}, partitions=()))
+
+    controller = SimpleNamespace(start=SimpleNamespace(remote=lambda *_: answer()))
     cluster.actors[CONTROLLER] = controller
     monkeypatch.setattr(ray, "get", get)
-    monkeypatch.setattr(module, "create", lambda *_: controller)
+    monkeypatch.setattr(start_module, "create", lambda *_: controller)
+    monkeypatch.setattr(RayConnection, "command", command)
     monkeypatch.setattr(home, "find_home", lambda *_: (None, None))
-    module._start_controller("test", BrokerConfig.parse({}), new_cluster=False)
+    start_module._start_controller(
+        "test", BrokerConfig.parse({}), new_cluster=False, older_metadata=False
+    )
     Broker().create_topic("t")
     Broker().add_partitions("t", 2)
+    assert len(waited_s) == 3
     assert min(waited_s) >= 86_400

@@ -118,7 +118,6 @@ class Disks:
             delete_delay_ms=DELAY_MS,
             copy_rate=1e6,
             roll=roll or self.rolled.append,
-            epoch_timeout_s=timeout_s,
             unlock_timeout_s=timeout_s,
             now_s=self.time.now_s,
             sleep=self.time.sleep,

@@ -1,6 +1,7 @@
 """Each instruction for a LogActor ends with one Finished, whatever happens."""
 
 import threading
+from collections.abc import Callable
 from queue import SimpleQueue
 
 from raylog.actors.control import LogId
@@ -40,7 +41,10 @@ class Hands:
     def __init__(self, actors: FakeLogActors | None = None) -> None:
         self.actors, self.disk = actors or FakeLogActors(), FakeDisk()
         self.told: SimpleQueue[Event] = SimpleQueue()
-        self.hands = ActorHands(
+        self.hands = self.made(self.told.put)
+
+    def made(self, tell: Callable[[Event], object]) -> ActorHands:
+        return ActorHands(
             self.actors,
             self.disk,
             NodeFacts(
@@ -50,7 +54,7 @@ class Hands:
                 producer_expiration=ProducerExpiration(after_ms=86_400_000),
             ),
             controller_epoch=lambda: 4,
-            tell=self.told.put,
+            tell=tell,
             timer=QuickTimer(),
         )
 
@@ -209,6 +213,43 @@ def test_the_end_cancels_what_is_under_way_and_names_it() -> None:
     assert node.hands.stop() == {PARTITION}
     assert isinstance(node.finished().error, NotLeader)
     assert node.actors.killed == []  # the LogManager ends it
+
+
+def test_the_end_misses_no_start_that_ends_at_that_moment() -> None:
+    """It is told before the end returns, or named by it: else nobody closes that log."""
+    node = Hands()
+    stopped: list[set[TopicPartition]] = []
+    told = threading.Event()
+
+    def tell(event: Event) -> None:
+        stopper = threading.Thread(target=lambda: stopped.append(node.hands.stop()))
+        stopper.start()
+        stopper.join(10)
+        node.told.put(event)
+        told.set()
+
+    node.hands = node.made(tell)
+    node.start()
+    assert told.wait(10)
+    assert stopped == [{PARTITION}]
+
+
+def test_after_the_end_nothing_is_begun() -> None:
+    node = Hands()
+    node.hands.stop()
+    node.start()
+    assert isinstance(node.finished().error, NotLeader)
+    assert node.actors.made == []
+
+
+def test_nothing_is_kept_of_a_log_that_is_gone() -> None:
+    node = Hands()
+    node.start()
+    node.finished()
+    node.hands.forget(ORDERS)
+    assert node.hands.touched() == set()
+    node.hands.carry_out(Configure(token=2, log=ORDERS, config=LogConfig(), config_version=3))
+    assert isinstance(node.finished().error, NotLeader), "nor its home"
 
 
 class GatedActors(FakeLogActors):

@@ -1,10 +1,9 @@
 """Work on disks runs beside other work, and ends with one Finished."""
 
 import threading
-from collections.abc import Mapping
 from queue import SimpleQueue
 
-from raylog.actors.control import DirReport
+from raylog.actors.control import DirReport, LogId
 from raylog.actors.errors import WorkFailed
 from raylog.actors.node.dirs import Found
 from raylog.actors.node.disk_hands import WORKS_AT_ONCE, DiskHands
@@ -17,6 +16,7 @@ from raylog.actors.node.instructions import (
     GiveUpCopy,
     MakeFolder,
     ReadDir,
+    UnlockDir,
     WriteEpoch,
 )
 from raylog.storage.errors import NoRoom
@@ -42,15 +42,13 @@ class FakeWorker:
         self.calls: list[object] = []
         self.error: Exception | None = None
 
-    def carry_out(self, work: DiskInstruction) -> Mapping[str, str] | Found | None:
+    def carry_out(self, work: DiskInstruction) -> Found | None:
         self.calls.append(work)
         if getattr(work, "directory_id", A) == A:
             assert self.gate.wait(10)
         if self.error is not None:
             raise self.error
         match work:
-            case WriteEpoch():
-                return {B: "it hangs"}
             case ReadDir():
                 return FOUND
             case _:
@@ -59,6 +57,12 @@ class FakeWorker:
     def close_dir(self, directory_id: str) -> None:
         assert self.closing.wait(10)
         self.calls.append(("close", directory_id))
+
+    def unlock_dir(self, directory_id: str) -> None:
+        self.calls.append(("unlock", directory_id))
+
+    def forget(self, log: LogId) -> None:
+        self.calls.append(("forget", log))
 
     def give_up_copy(self, copy_token: int) -> None:
         self.calls.append(("give up", copy_token))
@@ -84,10 +88,14 @@ def test_work_is_done_and_told() -> None:
     assert node.next() == Finished(token=1)
 
 
-def test_dirs_that_could_not_take_an_epoch_are_the_result() -> None:
+def test_a_dir_that_hangs_keeps_no_other_from_taking_an_epoch() -> None:
     node = Hands()
-    node.hands.carry_out(WriteEpoch(token=1, controller_epoch=3, directory_ids=(A, B)))
-    assert node.next() == Finished(token=1, result={B: "it hangs"})
+    node.worker.gate.clear()
+    node.hands.carry_out(WriteEpoch(token=1, controller_epoch=3, directory_id=A))
+    node.hands.carry_out(WriteEpoch(token=2, controller_epoch=3, directory_id=B))
+    assert node.next() == Finished(token=2)
+    node.worker.gate.set()
+    assert node.next() == Finished(token=1)
 
 
 def test_what_a_dir_holds_is_told_before_its_reading_has_ended() -> None:
@@ -143,13 +151,14 @@ def test_a_dir_is_closed_before_it_is_read_again() -> None:
     node = Hands()
     node.worker.closing.clear()
     node.hands.close_dir(CloseDir(directory_id=A))
+    node.hands.unlock_dir(UnlockDir(directory_id=A))
     node.hands.carry_out(ReadDir(token=1, directory_id=A))
     node.hands.carry_out(make(2, B))
     assert node.next() == Finished(token=2)
     node.worker.calls.clear()
     node.worker.closing.set()
     node.next(), node.next()
-    assert node.worker.calls == [("close", A), ReadDir(token=1, directory_id=A)]
+    assert node.worker.calls == [("close", A), ("unlock", A), ReadDir(token=1, directory_id=A)]
 
 
 def test_a_dir_is_closed_though_work_hangs_in_it() -> None:

@@ -27,6 +27,7 @@ from raylog.storage.state.checkpoints import (
 )
 from raylog.storage.state.properties import CLEAN_SHUTDOWN, PARTITION_METADATA, random_id
 from raylog.storage.testing.memory import MemoryFileSystem
+from raylog.storage.tools.identify import identify
 from tests.unit.actors.node.disks import (
     CLUSTER,
     LOG,
@@ -126,6 +127,19 @@ def test_a_dir_that_lost_its_identity_is_not_used(disks: Disks) -> None:
     again.fs.remove(f"{A}/meta.properties")
     with pytest.raises(IdentityMissing):
         again.open([A])
+
+
+def test_a_dir_that_lost_its_identity_gets_none_while_its_broker_runs(disks: Disks) -> None:
+    disks.make()
+    later = disks.again()
+    directory_id = later.id_of(A)
+    later.fs.remove(f"{A}/meta.properties")
+    later.open()
+    with pytest.raises(LogLocked, match=A):
+        identify(later.fs, A, directory_id, cluster_id=CLUSTER, node_id=1)
+    later.work.let_go()
+    identify(later.fs, A, directory_id, cluster_id=CLUSTER, node_id=1)
+    assert states(disks.again().open().dirs) == {A: "online", B: "online"}
 
 
 def test_a_locked_dir_is_no_dir_that_failed_and_no_dir_stays_locked() -> None:

@@ -1,6 +1,6 @@
 """What each instruction does on the disks: once, twice, and where it cannot."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -401,48 +401,42 @@ def test_a_folder_that_is_gone_or_anothers_gets_no_identity(disks: Disks) -> Non
 # -- WriteEpoch ------------------------------------------------------------------------------------
 
 
-def write_epoch(disks: Disks, epoch: int, *paths: str) -> Mapping[str, str]:
-    ids = tuple(disks.id_of(path) for path in paths or (A, B))
-    work = WriteEpoch(token=disks.token(), controller_epoch=epoch, directory_ids=ids)
-    problems = disks.work.carry_out(work)
-    assert isinstance(problems, Mapping)
-    return problems
+def write_epoch(disks: Disks, epoch: int, *paths: str) -> None:
+    for path in paths or (A, B):
+        directory_id = disks.id_of(path)
+        work = WriteEpoch(token=disks.token(), controller_epoch=epoch, directory_id=directory_id)
+        assert disks.work.carry_out(work) is None
 
 
 def test_the_highest_epoch_is_found_by_the_next_start(disks: Disks) -> None:
     assert disks.again().open().controller_epoch == -1
     for _ in range(2):
-        assert write_epoch(disks, 7) == {}
-    assert write_epoch(disks, 5) == {}
-    assert write_epoch(disks, 9, B) == {}
+        write_epoch(disks, 7)
+    write_epoch(disks, 5)
+    write_epoch(disks, 9, B)
     assert disks.again().open().controller_epoch == 9
     assert disks.again().open([A]).controller_epoch == 7
 
 
-def test_a_dir_that_cannot_take_an_epoch_is_named_and_the_others_have_it(disks: Disks) -> None:
-    with disks.fs.failing(io_error, under=A):
-        assert write_epoch(disks, 7) == {
-            disks.id_of(A): f"{A}/controller-epoch.tmp: Input/output error"
-        }
-    assert disks.again().open([B]).controller_epoch == 7
+@pytest.mark.parametrize(
+    "fault", [io_error, DiskFull, lambda path: OutOfResources(path, "no descriptor is left")]
+)
+def test_a_dir_that_cannot_take_an_epoch_says_why(
+    disks: Disks, fault: Callable[[str], StorageError]
+) -> None:
+    with disks.fs.failing(fault, under=A), pytest.raises(type(fault(A))):
+        write_epoch(disks, 7, A)
+    write_epoch(disks, 7, B)
+    assert disks.again().open([A]).controller_epoch == -1
+
+
+def test_a_dir_that_was_closed_takes_no_epoch(disks: Disks) -> None:
     disks.work.close_dir(disks.id_of(A))
-    assert list(write_epoch(disks, 8)) == [disks.id_of(A)]
+    with pytest.raises(LogDirOffline):
+        write_epoch(disks, 8, A)
 
 
-def test_a_dir_that_is_only_out_of_room_or_files_has_not_failed(disks: Disks) -> None:
-    shortages: list[tuple[type[StorageError], Callable[[str], StorageError]]] = [
-        (DiskFull, DiskFull),
-        (OutOfResources, lambda path: OutOfResources(path, "no descriptor is left")),
-    ]
-    for error, fault in shortages:
-        with disks.fs.failing(fault, under=A), pytest.raises(error):
-            write_epoch(disks, 7)
-    with disks.fs.failing(DiskFull, under=A):
-        disks.work.close_dir(disks.id_of(B))
-        assert list(write_epoch(disks, 7)) == [disks.id_of(B)], "a failure counts first"
-
-
-# -- CloseDir, ReadDir -----------------------------------------------------------------------------
+# -- CloseDir, UnlockDir, ReadDir ------------------------------------------------------------------
 
 
 def read_dir(disks: Disks, path: str = A) -> Found:
@@ -452,18 +446,45 @@ def read_dir(disks: Disks, path: str = A) -> Found:
     return found
 
 
-def test_a_closed_dir_is_unlocked_and_written_to_no_more() -> None:
+def test_a_closed_dir_is_written_to_no_more_and_locked_as_long_as_actors_may_serve() -> None:
     disks = with_checkpoints()
     directory_id = disks.id_of(A)
     for _ in range(2):
         disks.work.close_dir(directory_id)
-    assert not disks.fs.exists(f"{A}/.lock")
+    assert is_locked(disks, A)
+    check_closed(disks, directory_id)
+    for _ in range(2):
+        disks.work.unlock_dir(directory_id)
+    assert not is_locked(disks, A)
+    check_closed(disks, directory_id)
+
+
+def test_the_end_unlocks_a_dir_that_was_closed(disks: Disks) -> None:
+    disks.work.close_dir(disks.id_of(A))
+    assert not disks.work.unlock({}, set())
+    assert not is_locked(disks, A)
+
+
+def test_a_dir_in_use_is_not_unlocked(disks: Disks) -> None:
+    disks.work.unlock_dir(disks.id_of(A))
+    assert is_locked(disks, A)
+
+
+def is_locked(disks: Disks, path: str) -> bool:
+    try:
+        disks.fs.lock(f"{path}/.lock").release()
+    except LogLocked:
+        return True
+    return False
+
+
+def check_closed(disks: Disks, directory_id: str) -> None:
+    """Nothing is done in the dir."""
     before = disks.fs.operations
     disks.work.record_offsets(LOG, directory_id, OFFSETS)
     disks.work.record_cleaner_offset(LOG, directory_id, 6)
     disks.write_checkpoints()
     disks.work.remove_deleted(directory_id)
-    assert not disks.work.unlock({}, set())
     assert disks.fs.operations == before
     with pytest.raises(LogDirOffline):
         disks.make()

@@ -4,6 +4,7 @@ The Controller is the test: it reads reports and orders. Time goes a hundred tim
 """
 
 import threading
+from concurrent.futures import Future
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +19,13 @@ from raylog.actors.node.log_start import NodeFacts
 from raylog.actors.node.running_node import NodePorts, RunningNode
 from raylog.actors.node_messages import UpkeepOrder
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import InvalidLogDir, LogLocked, RaylogError, StorageError
+from raylog.storage.errors import (
+    InvalidLogDir,
+    LogLocked,
+    OutOfResources,
+    RaylogError,
+    StorageError,
+)
 from raylog.storage.names import TopicPartition
 from raylog.storage.report import Progress
 from raylog.storage.state.producers import ProducerExpiration
@@ -28,6 +35,7 @@ from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.testing.waiting import wait_for
 from tests.harness.hasty import Hasty
 from tests.harness.log_actors import HERE, FakeLog, FakeLogActors, says, through
+from tests.unit.actors.node.disks import HangingFileSystem
 
 CLUSTER, TOPIC = random_id(), random_id()
 LOG = LogId(partition=TopicPartition("orders", 0), topic_id=TOPIC)
@@ -41,7 +49,7 @@ class Controller:
         self.report_heard: Report | None = None
         self.refused_epochs: list[int] = []
 
-    def report(self, report: Report, timeout_s: float) -> None:
+    def report(self, report: Report, timeout_s: float, given_up: "Future[None]") -> None:
         self.report_heard = report
 
     def refused(self, node: str, controller_epoch: int, timeout_s: float) -> None:
@@ -263,6 +271,20 @@ def test_an_actor_that_lives_on_is_adopted() -> None:
     node.node.shutdown()
 
 
+def test_an_adopted_actor_that_asks_for_its_order_was_started_again() -> None:
+    """The one before is gone, and the Controller hears it without a round of questions."""
+    node = Node().begin()
+    node.serve()
+    again = Node(node.fs.crash(), node.actors).begin(is_restarted=True)
+    wait_for(lambda: again.states() == [(LOG, "serving")])
+    assert again.node.order_of(LOG) is None
+    wait_for(lambda: again.states() == [(LOG, "found")])
+    assert not node.actors.living
+    again.serve()
+    again.node.shutdown()
+    node.node.shutdown()
+
+
 def test_a_failed_disk_takes_its_dir_offline_and_ends_its_actors() -> None:
     node = Node().begin()
     node.serve()
@@ -273,6 +295,23 @@ def test_a_failed_disk_takes_its_dir_offline_and_ends_its_actors() -> None:
     problems = [dir.problem for dir in node.node.log_dirs() if not dir.is_online]
     assert len(problems) == 1
     assert not node.node.shutdown()
+
+
+def test_a_dir_that_hangs_under_an_epoch_is_shown_and_comes_back_by_itself() -> None:
+    fs = HangingFileSystem()
+    fs.make_dir("/disk")
+    fs.sync_dir("/")
+    node = Node(fs).begin()
+    fs.hang(f"{PATHS[0]}/controller-epoch")
+    node.serve()
+    assert node.actors.made[0].folder.startswith(PATHS[1])
+    here, other = sorted(node.node.log_dirs(), key=lambda dir: dir.path)
+    assert (here.is_online, other.is_online, other.problem) == (True, True, None)
+    assert "epoch" in (here.problem or "")
+    fs.let_go()
+    wait_for(lambda: all(dir.takes_orders for dir in node.report().dirs))
+    assert [dir.problem for dir in node.node.log_dirs()] == [None, None]
+    assert node.node.shutdown()
 
 
 def test_a_failure_is_that_of_the_dir_in_which_it_happened() -> None:
@@ -344,6 +383,36 @@ def test_dirs_that_another_process_has_are_refused() -> None:
     with pytest.raises((LogLocked, InvalidLogDir)):
         Node(node.fs).node.begin(PATHS, is_restarted=False)
     node.node.shutdown()
+
+
+def test_a_beginning_that_gets_no_thread_leaves_the_dirs_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = Node().begin()
+    first.node.shutdown()
+    start = threading.Thread.start
+    for allowed in range(40):
+        node = Node(first.fs)
+        left = [allowed]
+
+        def start_if_allowed(thread: threading.Thread, left: list[int] = left) -> None:
+            if threading.current_thread() is threading.main_thread():
+                left[0] -= 1
+                if left[0] < 0:
+                    raise RuntimeError("can't start new thread")
+            start(thread)
+
+        with monkeypatch.context() as shortage:
+            shortage.setattr(threading.Thread, "start", start_if_allowed)
+            try:
+                node.node.begin(PATHS, is_restarted=False)
+            except OutOfResources:
+                continue
+        break
+    assert allowed > 10, "it needs that many"
+    wait_for(lambda: node.controller.report_heard is not None)
+    node.serve()
+    assert node.node.shutdown()
 
 
 def links() -> int:

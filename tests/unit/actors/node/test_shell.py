@@ -4,7 +4,7 @@ import threading
 from dataclasses import replace
 from queue import SimpleQueue
 
-from raylog.actors.control import DirReport, LogId, Orders, Serve
+from raylog.actors.control import DirReport, LogId, Orders, Report, Serve
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.confirmed_logs import CONFIRMED_FOR_MS
 from raylog.actors.node.events import (
@@ -20,6 +20,7 @@ from raylog.actors.node.instructions import Instruction, SendReport, StartLog, W
 from raylog.actors.node.machine import NodeMachine
 from raylog.actors.node.shell import NodeShell
 from raylog.storage.config import LogConfig
+from raylog.storage.errors import OutOfResources
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.waiting import wait_for
 from tests.harness.log_actors import ORDERS, A
@@ -143,6 +144,39 @@ def test_a_mistake_of_ours_ends_the_process() -> None:
     node.shell.tell(DirFailed(directory_id=A, why="EIO"))
     node.shell.stop()
     assert broken.calls == 1, "its state is not trusted, so nothing more is handled"
+
+
+class Reluctant(Collected):
+    """Hands that cannot begin with an epoch at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused = 0
+
+    def carry_out(self, instruction: Instruction) -> None:
+        if isinstance(instruction, WriteEpoch) and not self.refused:
+            self.refused += 1
+            raise OutOfResources("/dir-a", "no thread is left")
+        super().carry_out(instruction)
+
+
+def test_what_a_hand_cannot_begin_is_told_to_the_machine_and_the_rest_is_carried_out() -> None:
+    node = Node()
+    node.hands = Reluctant()
+    node.shell.begin(STARTED, node.hands)
+    orders = Orders(controller_epoch=5, number=1, node="n1", life="life-1", report=1, orders=())
+    node.shell.tell(Ordered(orders=orders))
+    while report_of(node.next(SendReport)).controller_epoch != 5:  # type: ignore[arg-type]
+        pass  # what was said after the instruction that failed
+    node.shell.tell(Tick())
+    assert isinstance(node.next(WriteEpoch), WriteEpoch), "it is tried again"  # type: ignore[arg-type]
+    node.shell.stop()
+    assert not node.ended.is_set()
+
+
+def report_of(instruction: Instruction) -> Report:
+    assert isinstance(instruction, SendReport)
+    return instruction.report
 
 
 def test_an_adopted_log_is_at_home_where_it_is_served_before_anybody_orders_it() -> None:

@@ -1,5 +1,6 @@
 """Which LogActors a life of a LogManager takes over."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -28,12 +29,16 @@ OFFLINE = DirReport(directory_id=B, path="/b", state="offline", why="EIO")
 
 
 def start(
-    said: LogSays, *folders: Folder, is_restarted: bool = True, silent: bool = False
+    said: LogSays,
+    *folders: Folder,
+    is_restarted: bool = True,
+    silent: bool = False,
+    others: Sequence[DirReport] = (OFFLINE,),
 ) -> Started:
     actors = FakeLogActors()
     actors.living[said.log.partition] = FakeLog(said=said, states=[said.state], is_silent=silent)
     found = Found(
-        dirs=(DirReport(directory_id=A, path="/a", state="online"), OFFLINE),
+        dirs=(DirReport(directory_id=A, path="/a", state="online"), *others),
         folders=folders or (FOLDER,),
         controller_epoch=6,
     )
@@ -77,6 +82,13 @@ def test_one_that_opens_its_log_is_left_alone(said: LogSays) -> None:
     assert (first.served, first.strangers) == ((), ())
 
 
+def test_one_that_serves_from_a_dir_that_cannot_be_used_is_a_stranger() -> None:
+    """Another broker may take the dir, since this one does not have its lock."""
+    other = Folder(partition=OTHERS.partition, topic_id=OTHERS.topic_id, directory_id=A)
+    first = start(says(directory_id=B), other)
+    assert (first.served, first.strangers) == ((), (ORDERS.partition,))
+
+
 def test_one_of_another_node_is_left_alone() -> None:
     first = start(says(node_id=ELSEWHERE))
     assert (first.served, first.strangers) == ((), ())
@@ -106,8 +118,7 @@ def test_at_a_fresh_start_what_is_opened_is_read_from_the_disk(is_restarted: boo
     assert offline == OFFLINE
 
 
-def test_an_actor_of_which_only_a_copy_lies_here_is_nobodys_stranger() -> None:
-    """Its own log dir may be one that could not be read."""
+def test_an_actor_of_which_only_a_copy_lies_here_is_not_asked() -> None:
     copy = replace(FOLDER, is_copy=True)
-    first = start(says(directory_id=B), copy)
+    first = start(says(directory_id=B), copy, others=())
     assert (first.served, first.strangers) == ((), ())

@@ -11,7 +11,8 @@ GROUPS = {
     "poll": {"poll", "poll_batches"},
     "says": {"says", "learn"},
     "admin": {"offsets", "offset_for_timestamp", "list_offset", "status"},
-    "control": {"reconfigure", "flush", "roll", "close", "delete_records"},
+    "control": {"reconfigure", "flush", "roll", "close"},
+    "removal": {"delete_records"},  # it waits 10 s where there is no Controller
     "upkeep": {
         "delete_old_segments",
         "cleaning_facts",

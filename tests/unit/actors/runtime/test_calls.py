@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ray.exceptions import ActorDiedError, RayTaskError
 
-from raylog.actors.errors import NotLeader, RequestTimedOut
+from raylog.actors.errors import ActorAway, NotLeader, RequestTimedOut
 from raylog.actors.runtime.calls import Call, answered, gather, named_error
 from raylog.storage.errors import LogShorterThanFlushed, StorageError
 from tests.harness.futures import Timeline, future_of
@@ -174,5 +174,5 @@ def test_an_actor_that_failed_otherwise_is_away() -> None:
     error = named_error(
         ActorDiedError(RayTaskError("__init__", text, ValueError("no"))), "orders-0"
     )
-    assert type(error) is NotLeader
+    assert type(error) is ActorAway
     assert "orders-0 cannot be reached: ValueError: raylog; no; clients retry" in str(error)

@@ -2,11 +2,18 @@
 names."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import ray
 
-from raylog.actors.errors import BrokerNotFound, RayNotFound, RequestTimedOut, SeveralBrokers
+from raylog.actors.errors import (
+    BrokerNotFound,
+    RayNotFound,
+    RayNotStarted,
+    RequestTimedOut,
+    SeveralBrokers,
+)
 from raylog.actors.runtime import clusters as module
 
 
@@ -120,3 +127,13 @@ def test_a_new_broker_goes_to_what_ray_start_left_last_else_to_any_that_answers(
 def test_an_address_that_none_answers_at_is_refused_at_once(address: str) -> None:
     with pytest.raises(RayNotFound, match=address):
         module.join_ray(address)
+
+
+def test_a_ray_that_does_not_start_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(*_: Any, **__: Any) -> None:
+        raise Exception("The current node timed out\nduring startup.")
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with pytest.raises(RayNotStarted, match=r"timed out during startup.*try again"):
+        module.join_or_start_ray("local")

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 import ray
-from ray._private import services
+from ray._private import services, worker
 
 from raylog.actors.errors import RayNotFound
 from raylog.actors.runtime import clusters, ray_private
@@ -38,6 +38,15 @@ def test_ray_takes_the_token_of_the_home_folder() -> None:
     from ray._private.authentication import authentication_token_setup as setup
 
     assert parameters(setup.maybe_enable_token_auth_if_token_available) == ["warn_if_disabled"]
+
+
+def test_ray_gives_a_driver_its_messages_by_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "print_to_stdstream", worker.print_to_stdstream)
+    assert parameters(worker.print_to_stdstream)[0] == "data"
+    messages: list[str] = []
+    ray_private.take_messages(messages.append)
+    worker.print_to_stdstream({"lines": ["it died"], "pid": "raylet"}, ignore_prefix=False)
+    assert messages == ["it died"]
 
 
 def test_nothing_else_of_ray_is_private() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from raylog.actors.errors import NotLeader, UnsupportedVersion
 from raylog.actors.node_messages import VERSION, UpkeepOrder
-from raylog.actors.upkeep.orders import OrderGate, RememberedLogs
+from raylog.actors.upkeep.orders import LIVES_REMEMBERED, OrderGate, RememberedLogs
 from raylog.storage.config import LogConfig
 from raylog.storage.names import TopicPartition
 from tests.harness.upkeep import ordered_log, upkeep_order
@@ -28,6 +28,16 @@ def test_each_order_is_obeyed_once_and_a_late_one_never() -> None:
     ]
     for order, is_obeyed in transcript:
         assert gate.accept(order) is is_obeyed, order
+
+
+def test_of_the_lives_before_only_the_last_are_remembered() -> None:
+    """A node whose LogManager dies again and again must not fill the actor's memory."""
+    gate = OrderGate("n1")
+    lives = [f"life {number}" for number in range(LIVES_REMEMBERED + 2)]
+    assert all(gate.accept(upkeep_order(life=life)) for life in lives)
+    assert [gate.accept(upkeep_order(number=9, life=life)) for life in lives[1:-1]] == [
+        False
+    ] * LIVES_REMEMBERED
 
 
 def test_an_order_for_another_node_or_of_a_layout_that_is_not_known_is_refused() -> None:

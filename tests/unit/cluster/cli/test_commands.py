@@ -1,6 +1,7 @@
 """The command line, as far as it goes without a broker."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -66,6 +67,32 @@ def test_wrong_use_is_exit_status_2_and_no_traceback(arguments: tuple[str, ...])
     done = run_here(*arguments)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+AT_EXIT = "atexit.register(os.kill, os.getpid(), signal.SIGINT)"
+AT_IMPORT = """
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == "raylog.cluster.cli.consume":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupted())
+"""
+
+
+@pytest.mark.parametrize("moment", [AT_EXIT, AT_IMPORT], ids=["at the end", "at the beginning"])
+def test_ctrl_c_outside_of_the_command_ends_it_without_a_traceback(moment: str) -> None:
+    program = (
+        "import atexit, os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"{moment}\n"
+        "sys.argv = ['raylog', '--version']\n"
+        "from raylog.__main__ import main\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
 def test_a_shell_completes_commands_and_options() -> None:

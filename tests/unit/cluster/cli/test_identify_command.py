@@ -30,8 +30,13 @@ def test_the_command_that_the_error_names_writes_it_again(disk: Path) -> None:
     with pytest.raises(IdentityMissing) as raised:
         start(disk)
     (command,) = re.findall("`raylog ([^`]*)`", raised.value.advice)
-    other = start(disk.parent / "other")
-    options = ["--directory-id", directory_id, "--like", other.path]
+    other = disk.parent / "other"
+    running = start(other)
+    options = ["--directory-id", directory_id, "--like", str(other)]
+    refused = run_here(*shlex.split(command), *options)
+    assert (refused.returncode, read_meta(FS, str(disk))) == (1, None)
+    assert f"{other} is locked by another process; stop the broker" in refused.stderr
+    running.close(clean=True)
     done = run_here(*shlex.split(command), *options)
     assert done.lines() == [f"{disk} is log dir {directory_id} of node 1 in cluster {CLUSTER_ID}"]
     assert start(disk).directory_id == directory_id

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from raylog.actors.errors import InvalidRequest, NotLeader, ProduceFailed
+from raylog.actors.errors import BrokerNotFound, InvalidRequest, ProduceFailed
 from raylog.cluster.client.producer import AsyncProducer
 from raylog.storage.errors import RecordTooLarge
 from tests.harness.connections import FakeConnection
@@ -227,7 +227,7 @@ def test_a_start_that_is_cancelled_and_fails_then_tells_nobody(
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
-        connection.asked[0].set_exception(NotLeader("t", "away"))
+        connection.asked[0].set_exception(BrokerNotFound("raylog"))
 
     asyncio.run(work())
     gc.collect()

@@ -1126,8 +1126,8 @@ def test_a_first_send_waits_for_a_controller_that_is_away(lab: Lab) -> None:
 
 def test_a_first_send_waits_no_longer_than_it_may(lab: Lab) -> None:
     lab.connection.create("t")
-    lab.connection.away = 1_000_000
     producer = lab.producer(max_block_ms=50)
+    lab.connection.away = 1_000_000
     asked = lab.connection.metadata
 
     def metadata(topic: str, *, timeout_s: float) -> Any:
@@ -1138,6 +1138,31 @@ def test_a_first_send_waits_no_longer_than_it_may(lab: Lab) -> None:
     with pytest.raises(NotLeader, match="the Controller is away"):
         producer.send("t", b"v")
     assert lab.connection.asked_metadata == 3
+
+
+def test_a_producer_that_is_made_while_the_controller_is_away_waits_for_its_id(lab: Lab) -> None:
+    lab.connection.create("t")
+    lab.connection.away = 3
+    producer = lab.producer()
+    sent = producer.send("t", b"v", partition=0)
+    lab.run()
+    assert (sent.result().offset, lab.connection.away) == (0, 0)
+
+
+def test_a_producer_waits_for_its_id_no_longer_than_it_may(lab: Lab) -> None:
+    lab.connection.away = 1_000_000
+    asked: list[float] = []
+    ask = lab.connection.new_producer_id
+
+    def new_producer_id(*, timeout_s: float) -> Any:
+        asked.append(timeout_s)
+        lab.clock.now_s += 0.02
+        return ask(timeout_s=timeout_s)
+
+    lab.connection.new_producer_id = new_producer_id  # type: ignore[method-assign]
+    with pytest.raises(NotLeader, match="the Controller is away"):
+        lab.producer(max_block_ms=50)
+    assert asked == pytest.approx([0.05, 0.03, 0.01])
 
 
 # -- two things at once ----------------------------------------------------------------------------

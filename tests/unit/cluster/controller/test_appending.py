@@ -3,45 +3,71 @@
 from collections.abc import Sequence
 
 from raylog.cluster.controller.appending import Appender
-from raylog.cluster.controller.events import Appended, AppendFailed
+from raylog.cluster.controller.events import Appended, AppendFailed, ReserveMade
 from raylog.cluster.controller.instructions import Append
 from raylog.cluster.controller.records import ClusterRecord, Record
 from raylog.storage.errors import DiskFull, StorageError
 
 RECORD = ClusterRecord(cluster_id="c")
+FULL = DiskFull("/disk")
 
 
 class Disk:
-    """Fails with each of ``errors`` in turn, then writes."""
+    """Fails with each of ``errors`` in turn, then writes. ``shortage``: why it used the reserve."""
 
-    def __init__(self, *errors: Exception) -> None:
-        self.errors = list(errors)
+    def __init__(self, *errors: Exception, shortage: DiskFull | None = None) -> None:
+        self.errors, self.shortage = list(errors), shortage
         self.written: list[Record] = []
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(
+        self, records: Sequence[Record], *, may_use_reserve: bool = False
+    ) -> DiskFull | None:
+        self._fail()
+        self.written += records
+        return self.shortage if may_use_reserve else None
+
+    def make_reserve(self) -> None:
+        self._fail()
+
+    def _fail(self) -> None:
         if self.errors:
             raise self.errors.pop(0)
-        self.written += records
 
 
-def test_appends_are_written_in_their_order_and_all_before_the_end() -> None:
+def test_what_is_asked_is_done_in_its_order_and_all_before_the_end() -> None:
     disk = Disk()
-    events: list[Appended | AppendFailed] = []
+    events: list[Appended | AppendFailed | ReserveMade] = []
     appender = Appender(disk, events.append)
-    for token in (1, 2, 3):
+    for token in (1, 2):
         appender.append(Append(token=token, records=(RECORD,)))
+    appender.make_reserve()
+    appender.append(Append(token=3, records=(RECORD,)))
     appender.start()
     assert appender.stop(60)
-    assert events == [Appended(token=1), Appended(token=2), Appended(token=3)]
+    assert appender.stop(60), "it may be asked again"
+    assert events == [
+        Appended(token=1),
+        Appended(token=2),
+        ReserveMade(),
+        Appended(token=3),
+    ]
     assert disk.written == [RECORD] * 3
 
 
 def test_a_failure_is_told_by_its_name_and_one_without_a_name_leaves_all_unknown() -> None:
-    full = DiskFull("/disk")
-    appender = Appender(Disk(full, KeyError("a bug")), lambda _: None)
+    appender = Appender(Disk(FULL, KeyError("a bug")), lambda _: None)
     append = Append(token=1, records=(RECORD,))
-    assert appender.write(append) == AppendFailed(token=1, error=full)
+    assert appender.write(append) == AppendFailed(token=1, error=FULL)
     failed = appender.write(append)
     assert isinstance(failed, AppendFailed)
     assert type(failed.error) is StorageError
     assert appender.write(append) == Appended(token=1)
+
+
+def test_it_is_told_when_the_reserve_was_used_and_why_it_could_not_be_made() -> None:
+    appender = Appender(Disk(FULL, KeyError("a bug"), shortage=FULL), lambda _: None)
+    assert appender.reserve() == ReserveMade(problem=FULL)
+    assert type(appender.reserve().problem) is StorageError
+    assert appender.reserve() == ReserveMade()
+    append = Append(token=1, records=(RECORD,), may_use_reserve=True)
+    assert appender.write(append) == Appended(token=1, shortage=FULL)

@@ -51,7 +51,7 @@ from raylog.storage.errors import (
     RaylogError,
     UnknownConfigKey,
 )
-from tests.harness.control_nodes import PerfectNode, entry, log_id, obeying
+from tests.harness.control_nodes import PerfectNode, entry, log_id, obeying, version_of
 
 EPOCH = 3
 TOPIC = TopicRecord(name="t", topic_id="id-t", config={"retention.ms": 5}, version=2)
@@ -96,7 +96,9 @@ def create(name: str = "u", **more: Any) -> CreateTopic:
 
 def test_a_topic_has_the_brokers_number_of_partitions_unless_it_is_said() -> None:
     given = Given()
-    topic = TopicRecord(name="u", topic_id="id-u", config={"retention.ms": 9})
+    topic = TopicRecord(
+        name="u", topic_id="id-u", config={"retention.ms": 9}, version=version_of(EPOCH)
+    )
     made = [
         PartitionRecord(
             log=log_id("u", number),
@@ -164,6 +166,15 @@ def test_where_no_node_can_have_it_each_nodes_reason_is_told() -> None:
         given.homes(1)
 
 
+def test_a_node_gets_no_new_partition_while_its_log_dirs_take_no_orders() -> None:
+    given = Given()
+    given.nodes = given.nodes[:1]
+    dirs = given.nodes[0].dirs
+    given.nodes[0].dirs = {key: replace(dirs[key], why="it may hang") for key in dirs}
+    with pytest.raises(NoLogDirs, match=r"is suspect \(it may hang\)"):
+        given.homes(1)
+
+
 def test_the_room_of_a_node_counts_what_it_has_yet_to_make() -> None:
     making = replace(ONLINE, log=log_id("t", 1), kafka_id=1, directory=None, state="creating")
     given = Given(making)
@@ -173,10 +184,20 @@ def test_the_room_of_a_node_counts_what_it_has_yet_to_make() -> None:
     with pytest.raises(TooManyPartitions) as raised:
         given.homes(4)
     assert (raised.value.topic, raised.value.partitions, raised.value.most) == ("u", 4, 3)
+    assert "each is a process" in raised.value.problem
+    assert "ask for at most 3" in str(raised.value)
     given.nodes[0].logs[making.log, "a1"] = entry(making.log, "a1", "found")
     assert len(given.homes(4)) == 4
     given.nodes[1].room = -1
     assert len(given.homes(30)) == 30
+
+
+def test_a_user_is_told_what_can_be_asked_for() -> None:
+    nothing = TooManyPartitions("u", 4, 0, "node a: 0")
+    assert "at most" not in str(nothing)
+    assert "add a node" in str(nothing)
+    too_many = str(InvalidPartitions(10_001, 1, 10_000))
+    assert "from 1 to 10000: a topic can have no more" in too_many
 
 
 @pytest.mark.parametrize(
@@ -230,8 +251,10 @@ def test_no_partition_is_added_while_one_of_the_same_number_is_being_removed() -
 
 def test_a_config_is_altered_in_a_new_version() -> None:
     command = AlterTopic(name="t", changes={"segment.bytes": 1 << 20}, delete=("retention.ms",))
-    altered = replace(TOPIC, config={"segment.bytes": 1 << 20}, version=3)
+    altered = replace(TOPIC, config={"segment.bytes": 1 << 20}, version=version_of(EPOCH))
     assert Given().records(command) == (altered,)
+    again = replace(altered, version=version_of(EPOCH, 1))
+    assert Given(altered).records(command) == (again,)
 
 
 def test_a_topic_is_deleted_with_all_of_its_partitions_in_one_append() -> None:

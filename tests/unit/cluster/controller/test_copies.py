@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from raylog.actors.errors import MetadataInDoubt, SeveralClusters
+from raylog.actors.errors import (
+    MetadataInDoubt,
+    MetadataMissing,
+    MetadataUnreadable,
+    OlderMetadata,
+    SeveralClusters,
+)
 from raylog.cluster.controller.copies import (
     DIGEST_BYTES,
     Copy,
@@ -83,6 +89,35 @@ def test_a_disk_without_known_metadata_that_cannot_be_read_does_not_matter() -> 
     assert home(holder("a", copy("xy")), unreadable("b")).node_id == "a"
 
 
+def test_metadata_is_refused_where_a_log_dir_has_obeyed_a_newer_controller() -> None:
+    """Both are shown. Where somebody accepts it, it counts, and the next epoch is higher."""
+    old = replace(holder("a", copy("xy", 5)), obeyed_epoch=5)
+    newer = replace(member("b", "/other"), obeyed_epoch=7)
+    for new_cluster in (False, True):
+        with pytest.raises(OlderMetadata, match=r"/disk of node a.* 5,.*7 .*/other of node b"):
+            home(old, newer, new_cluster=new_cluster)
+    accepted = choose((old, newer), "a", new_id="new", older_metadata=True)
+    assert accepted == Home(node_id="a", log_dir="/disk", least_epoch=7, is_older_accepted=True)
+    assert accepted.accepts_older
+
+
+def test_the_log_dir_with_the_metadata_may_itself_know_a_newer_controller() -> None:
+    with pytest.raises(OlderMetadata, match="--older-metadata"):
+        home(replace(holder("a", copy("xy", 5)), obeyed_epoch=6))
+
+
+def test_the_newest_copy_is_compared_and_no_other_cluster() -> None:
+    older, newer = holder("a", copy("xy", 1)), holder("b", copy("xyz", 7))
+    assert home(older, replace(newer, obeyed_epoch=7)).node_id == "b"
+    other = replace(member("c"), cluster_id="cluster-2", obeyed_epoch=9)
+    assert home(replace(newer, obeyed_epoch=7), other).node_id == "b"
+
+
+def test_a_cluster_that_begins_over_log_dirs_outranks_the_controllers_that_they_know() -> None:
+    begun = home(empty("a"), replace(member("b"), obeyed_epoch=7), new_cluster=True)
+    assert (begun.least_epoch, begun.accepts_older) == (7, True)
+
+
 def test_a_second_cluster_is_refused_and_both_are_named() -> None:
     other = holder("b", copy("z", cluster_id="cluster-2"), "/other")
     with pytest.raises(SeveralClusters, match=r"cluster-1 in /disk.*cluster-2 in /other"):
@@ -99,10 +134,28 @@ def test_a_second_cluster_is_refused_and_both_are_named() -> None:
 )
 def test_where_there_is_a_doubt_only_an_explicit_word_begins_a_cluster(doubt: SurveyedDir) -> None:
     for own in ("a", "b"):
-        with pytest.raises(LogMissing, match="/disk/__cluster_metadata-0"):
+        with pytest.raises(LogMissing, match="/disk"):
             home(empty("a"), doubt, own=own)
     begun = home(empty("a"), doubt, new_cluster=True)
     assert (begun.node_id, begun.log_dir) == ("a", "/disk")
+
+
+def test_where_the_metadata_is_nowhere_both_ways_are_named() -> None:
+    with pytest.raises(MetadataMissing, match=r"/disk of node b.*cluster cluster-1") as missing:
+        home(empty("a"), member("b"))
+    put_back, _, begin_anew = missing.value.advice.partition("Only if it is lost for good")
+    assert "mount its disk" in put_back
+    assert "copy" in put_back
+    assert "`raylog start --new-cluster`" in begin_anew
+    assert "renamed -stray" in begin_anew
+
+
+def test_metadata_that_cannot_be_read_is_not_given_up() -> None:
+    unread = replace(unreadable("b"), has_metadata=True, cluster_id="cluster-1")
+    with pytest.raises(MetadataUnreadable, match="/disk/__cluster_metadata-0") as unreadable_error:
+        home(empty("a"), unread)
+    assert "--new-cluster" not in unreadable_error.value.advice
+    assert "Do not remove" in unreadable_error.value.advice
 
 
 def test_a_cluster_that_begins_over_log_dirs_has_their_id() -> None:

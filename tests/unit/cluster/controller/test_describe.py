@@ -115,7 +115,12 @@ REFUSED = LogRefused("t-0", "LogMissing", "it has no .log file", "restore it")
         ([replace(DIR, state="offline", why="EIO"), ONLINE], report(), LogDirOffline),
         ([replace(DIR, node="b"), ONLINE], report(), "dir-a is away"),
         ([replace(ONLINE, directory="unseen")], report(), "unseen is away"),
-        ([ONLINE], report(directory_id=None), "dir-a is away, or this log dir is one of those"),
+        ([ONLINE], report(directory_id=None), "its log dir /disk is offline"),
+        (
+            [replace(ONLINE, directory="unseen")],
+            report(directory_id=None),
+            "unseen is away, or this log dir is one of those",
+        ),
     ],
 )
 def test_why_a_partition_does_not_serve(
@@ -129,7 +134,7 @@ def test_why_a_partition_does_not_serve(
     if isinstance(problem, str):
         assert isinstance(why, NotLeader)
         assert problem in partition.problem
-        assert partition.todo is None
+        assert (partition.todo is None) == (problem in (BEING_OPENED, BEING_CREATED))
     elif isinstance(problem, type):
         assert type(why) is problem
         assert partition.todo
@@ -151,10 +156,18 @@ def test_a_folder_in_another_log_dir_than_the_recorded_one_is_named_and_nobody_w
 
 def test_an_offline_log_dir_is_used_again_by_an_explicit_word_only() -> None:
     view = snapshot(desired(replace(DIR, state="offline", why="EIO"), ONLINE), report())
-    assert "raylog log-dirs online /disk" in (described(view).partitions[0].todo or "")
+    assert "raylog log-dirs online dir-a" in (described(view).partitions[0].todo or "")
     (log_dir,) = describe_log_dirs(view)
     assert (log_dir.is_online, log_dir.problem, log_dir.partitions) == (False, "EIO", 1)
-    assert "raylog log-dirs online /disk" in log_dir.todo
+    assert "raylog log-dirs online dir-a" in log_dir.todo
+
+
+def test_a_log_dir_that_takes_no_orders_is_online_and_says_why() -> None:
+    told = report()
+    (dir,) = told.dirs
+    view = snapshot(desired(DIR, ONLINE), replace(told, dirs=(replace(dir, why="it may hang"),)))
+    (log_dir,) = describe_log_dirs(view)
+    assert (log_dir.is_online, log_dir.problem, log_dir.todo) == (True, "it may hang", "")
 
 
 UNREAD = DirReport(
@@ -235,3 +248,37 @@ def test_a_node_that_fell_silent_is_told_as_that_though_a_call_failed_too() -> N
     assert "has not reported for" in (describe_nodes(silent, problems, {})["a"] or "")
     never = replace(silent, observed={"a": Observed(heard_ms=0)})
     assert describe_nodes(never, problems, {}) == {"a": "it died"}
+
+
+def test_a_partition_in_a_log_dir_without_identity_does_not_wait_for_its_node() -> None:
+    view = snapshot(desired(ONLINE), report(directory_id=None))
+    (partition,) = described(view).partitions
+    assert "is away" not in (partition.problem or "")
+    assert "says of this log dir" in (partition.todo or "")
+    assert "by itself" not in (partition.todo or "")
+
+
+def test_a_node_that_is_away_is_to_be_started() -> None:
+    view = snapshot(desired(replace(DIR, node="b"), ONLINE), report())
+    (partition,) = described(view).partitions
+    assert "start the node" in (partition.todo or "")
+
+
+def test_a_folder_that_is_not_there_is_not_called_another_topics() -> None:
+    (partition,) = described(snapshot(desired(ONLINE), report())).partitions
+    assert "another topic" not in (partition.problem or "")
+    assert "t-0.<id>-stray" in (partition.problem or "")
+
+
+def test_a_log_dir_that_is_read_back_is_waited_for() -> None:
+    view = snapshot(desired(replace(DIR, state="returning")), report())
+    (log_dir,) = describe_log_dirs(view)
+    assert log_dir.todo.startswith("wait")
+
+
+def test_where_a_node_has_another_key_since_its_start_both_causes_are_said() -> None:
+    view = snapshot(desired(replace(DIR, node="before"), ONLINE), report(directory_id=None))
+    (partition,) = described(view).partitions
+    assert "is away, or this log dir is one of those that are offline" in (partition.problem or "")
+    assert "says of the log dir that is offline" in (partition.todo or "")
+    assert "start the node" in (partition.todo or "")

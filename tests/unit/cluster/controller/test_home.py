@@ -2,19 +2,25 @@
 
 from collections.abc import Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from raylog.actors.errors import NoLogDirs, RequestTimedOut
+from raylog.actors.errors import NoLogDirs, OlderMetadata, RequestTimedOut
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.names import Node
 from raylog.cluster.controller import home as module
 from raylog.cluster.controller.copies import Copy, Home, SurveyedDir
 from raylog.cluster.controller.home import find_home, own_home, survey_node
+from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.storage.errors import LogMissing
+from raylog.storage.files import RealFileSystem
+from raylog.storage.state.controller_epoch import write_controller_epoch
+from raylog.storage.state.properties import MetaProperties, random_id, write_meta
+from raylog.storage.testing.clock import ManualClock
 from tests.harness.futures import Timeline
 
 DIGESTS = b"x" * 8
@@ -122,13 +128,39 @@ def test_an_error_without_a_name_is_raised(nodes: Nodes) -> None:
         find_home(CONFIG)
 
 
+def test_older_metadata_counts_only_where_somebody_accepts_it(nodes: Nodes) -> None:
+    (first, second) = with_metadata("d")
+    nodes.has("a", [replace(first, node_id="a", cluster_id="cluster-1", obeyed_epoch=4)])
+    nodes.has("d", [first, replace(second, cluster_id="cluster-1")])
+    with pytest.raises(OlderMetadata):
+        find_home(CONFIG)
+    node, home = find_home(CONFIG, older_metadata=True)
+    assert node.node_id == "d"
+    assert home is not None
+    assert (home.least_epoch, home.accepts_older) == (4, True)
+
+
+def test_on_a_single_node_older_metadata_is_refused_too_also_to_a_controller_that_is_back(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "log"
+    config = BrokerConfig.parse({"log.dirs": [str(path)]})
+    MetadataLog(RealFileSystem(), ManualClock(), str(path), new_cluster="cluster-1").close()
+    write_meta(RealFileSystem(), str(path), MetaProperties("cluster-1", 1, random_id()))
+    write_controller_epoch(RealFileSystem(), str(path), 1)
+    for may_begin in (False, True):
+        with pytest.raises(OlderMetadata, match=str(path)):
+            own_home("n", config, may_begin=may_begin)
+    assert own_home("n", config, older_metadata=True, may_begin=True).least_epoch == 1
+
+
 def test_on_a_single_node_a_controller_looks_itself_and_begins_a_cluster_only_once(
     tmp_path: Path,
 ) -> None:
     config = BrokerConfig.parse({"log.dirs": [str(tmp_path / "log")]})
-    home = own_home("n", config, new_cluster=False, may_begin=True)
+    home = own_home("n", config, may_begin=True)
     assert home.log_dir == str(tmp_path / "log")
     assert home.new_cluster
     with pytest.raises(LogMissing):
-        own_home("n", config, new_cluster=False, may_begin=False)
+        own_home("n", config, may_begin=False)
     assert list(tmp_path.iterdir()) == [], "looking changes nothing"

@@ -19,6 +19,7 @@ from raylog.cluster.controller.events import (
     Event,
     NodesSeen,
     Reported,
+    ReserveMade,
     Started,
     Tick,
 )
@@ -53,6 +54,9 @@ class Stage:
             self.events.append(AppendFailed(token=append.token, error=self.disk_error))
         else:
             self.events.append(Appended(token=append.token))
+
+    def make_reserve(self) -> None:
+        self.events.append(ReserveMade())
 
     def start_manager(self, node: str) -> None:
         self.started.append(node)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
 
@@ -13,8 +14,8 @@ from raylog.storage.errors import LogLocked, RaylogError
 from raylog.storage.testing.waiting import wait_for
 
 
-def orders(number: int) -> Orders:
-    return Orders(controller_epoch=1, number=number, node="a", life="l", report=0, orders=())
+def orders(number: int, life: str = "l") -> Orders:
+    return Orders(controller_epoch=1, number=number, node="a", life=life, report=0, orders=())
 
 
 class Recorder:
@@ -24,18 +25,33 @@ class Recorder:
         self.told: list[tuple[str, int]] = []
         self.entered: list[str] = []
         self.killed: list[str] = []
+        self.forgotten: list[str] = []
         self.gates: dict[str, threading.Event] = {}
         self.errors: dict[str, Exception] = {}
+        self.dead: set[str] = set()  # lives that answer nothing
+        self.starts_in_vain = 0  # so many meet a process that has died
+        self.started: list[str] = []
 
-    def start(self, node: str) -> None:
+    def start(self, node: str, given_up: "Future[None]") -> None:
         self._enter(node)
+        if self.starts_in_vain:
+            self.starts_in_vain -= 1
+            given_up.result(60)
+            return
+        self.started.append(node)
 
-    def obey(self, node: str, given: Orders) -> None:
+    def obey(self, node: str, given: Orders, given_up: "Future[None]") -> None:
         self._enter(node)
+        if given.life in self.dead:
+            given_up.result(60)
+            return
         self.told.append((node, given.number))
 
     def kill(self, node: str) -> None:
         self.killed.append(node)
+
+    def forget(self, node: str) -> None:
+        self.forgotten.append(node)
 
     def hangs(self, node: str) -> threading.Event:
         self.gates[node] = threading.Event()
@@ -75,6 +91,17 @@ def test_a_log_manager_that_hangs_keeps_no_other_waiting(world: World) -> None:
     wait_for(lambda: world.recorder.told == [("b", 2)], what="b is told")
 
 
+def test_nothing_is_remembered_of_a_node_that_is_gone(world: World) -> None:
+    gate = world.recorder.hangs("a")
+    for node in ("a", "b"):
+        world.managers.tell(node, orders(1))
+    wait_for(lambda: sorted(world.recorder.entered) == ["a", "b"])
+    world.managers.keep(["b"])
+    assert world.recorder.forgotten == [], "a call to it is under way"
+    gate.set()
+    wait_for(lambda: world.recorder.forgotten == ["a"])
+
+
 def test_of_several_orders_only_the_newest_are_sent(world: World) -> None:
     gate = world.recorder.hangs("a")
     world.managers.tell("a", orders(1))
@@ -83,6 +110,31 @@ def test_of_several_orders_only_the_newest_are_sent(world: World) -> None:
         world.managers.tell("a", orders(number))
     gate.set()
     wait_for(lambda: world.recorder.told == [("a", 1), ("a", 4)], what="the newest are sent")
+
+
+def test_the_answer_of_a_life_that_has_ended_is_not_waited_for(world: World) -> None:
+    """Ray tells only after seconds that a process has died, and its successor has reported."""
+    world.recorder.dead.add("before")
+    world.managers.tell("a", orders(1, "before"))
+    wait_for(lambda: world.recorder.entered == ["a"], what="the call is under way")
+    world.managers.tell("a", orders(2, "after"))
+    wait_for(lambda: world.recorder.told == [("a", 2)], what="the new life is told")
+    assert world.silent == [], "nobody failed"
+
+
+def test_a_start_that_meets_a_life_that_has_ended_is_begun_anew_with_the_next(
+    world: World,
+) -> None:
+    """It may have another broker's config, so it is not enough that it reports."""
+    world.managers.tell("a", orders(1, "before"))
+    wait_for(lambda: world.recorder.told == [("a", 1)], what="the first life is told")
+    world.recorder.starts_in_vain = 1
+    world.managers.start_manager("a")
+    wait_for(lambda: world.recorder.entered == ["a", "a"], what="the start is under way")
+    world.managers.tell("a", orders(2, "after"))
+    wait_for(lambda: world.recorder.told[1:] == [("a", 2)], what="the new life is told")
+    assert world.recorder.started == ["a"], "it was asked for its config before"
+    assert world.silent == []
 
 
 @pytest.mark.parametrize("error", [LogLocked("/disk"), NotLeader("it", "died"), KeyError("a bug")])

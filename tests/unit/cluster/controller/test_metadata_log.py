@@ -8,11 +8,13 @@ from raylog.actors.control import LogId
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.records import (
     PartitionRecord,
+    PartitionRemovedRecord,
     ProducerIdsRecord,
     Record,
     TopicRecord,
     TopicRemovedRecord,
 )
+from raylog.cluster.controller.reserve import METADATA_RESERVE, PIECE_BYTES, RESERVE_BYTES
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import DiskFull, LogLocked, LogMissing, StorageError, UndoFailed
 from raylog.storage.loader import create_log, open_log
@@ -34,6 +36,7 @@ PARTITION = PartitionRecord(
     log=LogId(partition=TopicPartition("t", 0), topic_id="id"), state="creating", node="a"
 )
 FOLDER = "/disk/log/__cluster_metadata-0"
+RESERVE = f"/disk/log/{METADATA_RESERVE}"
 CLUSTER = random_id()
 
 
@@ -209,6 +212,88 @@ def test_it_opens_on_a_full_disk_and_is_written_when_there_is_room(fs: MemoryFil
     again.append([ids(2000)])
     again.close()
     assert opened(fs).desired.next_producer_id == 2000
+
+
+def filled(fs: MemoryFileSystem) -> None:
+    """Another program takes all the room that is left."""
+    fs.size_bytes = 64 << 20
+    taken(fs, "/disk/ballast")
+
+
+def taken(fs: MemoryFileSystem, path: str) -> None:
+    """A file takes all the room that there is."""
+    fs.write_file(path, bytes(fs.room("/disk").usable_bytes))
+    fs.sync_dir("/disk")
+
+
+def test_on_a_full_disk_a_record_that_may_uses_the_reserve_and_others_do_not(
+    fs: MemoryFileSystem,
+) -> None:
+    log = opened(fs)
+    log.make_reserve()
+    filled(fs)
+    with pytest.raises(DiskFull):
+        log.append([TOPIC])
+    assert isinstance(log.append([ids(1000)], may_use_reserve=True), DiskFull)
+    assert len(fs.read_file(RESERVE)) == RESERVE_BYTES - PIECE_BYTES
+    log.append([ids(2000)], may_use_reserve=True)
+
+
+def test_on_a_disk_that_stays_full_lives_go_on_while_there_are_pieces(
+    fs: MemoryFileSystem,
+) -> None:
+    """Whoever else writes takes what is free, and the process is killed each time."""
+    log = opened(fs)
+    log.make_reserve()
+    filled(fs)
+    fs.sync_dir("/")
+    for number in range(RESERVE_BYTES // PIECE_BYTES):
+        taken(fs, f"/disk/before-{number}")
+        assert log.append([ids(number)], may_use_reserve=True) is not None
+        taken(fs, f"/disk/after-{number}")
+        fs = fs.crash("flushed", names="flushed")
+        log = MetadataLog(fs, ManualClock(), "/disk/log")
+        assert log.desired.next_producer_id == number
+    taken(fs, "/disk/all")
+    with pytest.raises(DiskFull):
+        log.append([ids(1000)], may_use_reserve=True)
+
+
+def test_the_deletion_of_the_largest_topic_fits_in_the_reserve(fs: MemoryFileSystem) -> None:
+    log = opened(fs)
+    log.make_reserve()
+    filled(fs)
+    logs = [
+        LogId(partition=TopicPartition("n" * 100, number), topic_id="i" * 22)
+        for number in range(10_000)
+    ]
+    removing = [
+        PartitionRecord(
+            log=each, state="removing", node="f" * 56, directory="d" * 22, kafka_id=1, port=9092
+        )
+        for each in logs
+    ]
+    log.append([*removing, TopicRemovedRecord(topic_id="i" * 22)], may_use_reserve=True)
+    for first in range(0, 10_000, 100):
+        log.append(
+            [PartitionRemovedRecord(log=each) for each in logs[first : first + 100]],
+            may_use_reserve=True,
+        )
+    assert fs.exists(RESERVE)
+    log.close()
+    assert opened(fs).desired.partitions == {}
+
+
+def test_a_piece_of_the_reserve_is_given_up_for_an_orderly_stop_where_the_disk_is_full(
+    fs: MemoryFileSystem,
+) -> None:
+    log = opened(fs)
+    log.make_reserve()
+    log.make_room()
+    filled(fs)
+    assert fs.room("/disk").usable_bytes == 0
+    log.make_room()
+    assert fs.room("/disk").usable_bytes == PIECE_BYTES
 
 
 def test_after_a_write_that_could_not_be_undone_nothing_is_written_behind_it(

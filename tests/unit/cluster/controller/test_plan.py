@@ -9,6 +9,7 @@ import pytest
 from raylog.actors.control import (
     Create,
     DirReport,
+    End,
     KeepOut,
     LogReport,
     Move,
@@ -280,12 +281,19 @@ def test_a_partition_that_two_nodes_were_to_make_is_removed_when_both_have_nothi
 # -- strays ----------------------------------------------------------------------------------------
 
 
-def test_a_folder_of_no_topic_is_set_aside_unless_it_is_served() -> None:
+def test_a_folder_of_no_topic_is_set_aside_when_nobody_serves_it_any_more() -> None:
     desired = desired_of(TOPIC, ONLINE)
     stray = SetAside(partition=OTHER.partition, topic_id="id-old", directory_id="a2")
     assert orders_of(desired, SERVING, entry(OTHER, "a2", "found")) == (stray,)
-    for state in ("serving", "opening", "closing", "moved"):
-        assert orders_of(desired, SERVING, entry(OTHER, "a2", state)) == ()
+    for state in ("serving", "opening", "moved"):
+        assert orders_of(desired, SERVING, entry(OTHER, "a2", state)) == (End(log=OTHER),)
+    assert orders_of(desired, SERVING, entry(OTHER, "a2", "closing")) == ()
+
+
+def test_a_log_of_no_topic_that_lies_in_two_dirs_is_ended_once() -> None:
+    both = entry(OTHER, "a1", "found"), entry(OTHER, "a2", "serving")
+    orders = orders_of(desired_of(TOPIC), *both)
+    assert [order for order in orders if isinstance(order, End)] == [End(log=OTHER)]
 
 
 def test_a_folder_that_does_not_say_whose_it_is_stays_where_a_topic_wants_one() -> None:

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from raylog.actors.errors import NotLeader, TopicExists, UnknownTopicOrPartition
+from raylog.actors.errors import NotLeader, OlderMetadata, TopicExists, UnknownTopicOrPartition
 from raylog.cluster.controller.events import NodesSeen
+from raylog.cluster.controller.reserve import METADATA_RESERVE, RESERVE_BYTES
 from raylog.cluster.controller.shell import LONGEST_PAUSE_S, again_until_open
-from raylog.storage.errors import InvalidConfig, LogDirOffline, LogLocked, StorageError
+from raylog.storage.errors import DiskFull, InvalidConfig, LogDirOffline, LogLocked, StorageError
 from raylog.storage.names import TopicPartition
-from tests.harness.control_nodes import PerfectNode
-from tests.harness.controller_shells import ShellPlay
+from tests.harness.control_nodes import PerfectNode, version_of
+from tests.harness.controller_shells import LOG_DIR, ShellPlay
 
 
 def broken(path: str) -> StorageError:
@@ -52,7 +53,7 @@ def test_a_changed_config_is_obeyed_when_the_change_returns(play: ShellPlay) -> 
     versions = {
         version for node in play.managers.nodes.values() for _, version in node.serving.values()
     }
-    assert versions == {1}
+    assert versions == {version_of(1, 1)}
 
 
 def test_what_is_only_looked_at_is_not_done(play: ShellPlay) -> None:
@@ -97,7 +98,7 @@ def test_a_log_dir_that_was_offline_is_used_again_when_it_was_read_back(play: Sh
     play.is_soon(lambda: lookups.explain(TopicPartition("t", 0)) is not None, "it is noticed")
     problem = lookups.describe_topic("t").partitions[0]
     assert "EIO" in (problem.problem or "")
-    assert "raylog log-dirs online /dir-a" in (problem.todo or "")
+    assert "raylog log-dirs online dir-a" in (problem.todo or "")
     assert commanding.log_dir_online("/dir-a") == "returning"
     play.is_soon(lambda: node.dirs["dir-a"].is_read_back, "it is read back")
 
@@ -132,6 +133,19 @@ def test_why_another_node_takes_no_part_is_told(play: ShellPlay) -> None:
     assert "/dir-b" in (nodes["ray-b"] or "")
 
 
+def test_a_start_over_older_metadata_is_refused_and_nobody_is_told_anything(
+    play: ShellPlay,
+) -> None:
+    play.managers.nodes["b"].epoch = 9
+    with pytest.raises(OlderMetadata, match="epoch 9 is known to node b"):
+        play.begin()
+    assert "older metadata" in play.shell.lookups.problems()
+    with pytest.raises(OlderMetadata):
+        play.shell.commanding.allocate_producer_id()
+    assert play.failures == [], "the next life would read the same"
+    assert play.managers.nodes["a"].epoch == 0
+
+
 def test_after_a_failed_fsync_all_are_told_and_the_controller_ends(play: ShellPlay) -> None:
     play.begin()
     with play.fs.failing(broken, "flush"), pytest.raises(StorageError):
@@ -154,6 +168,78 @@ def test_the_next_controller_goes_on_where_the_one_before_ended(play: ShellPlay)
     assert again.shell.lookups.describe_topic("t").outdated == ()
     assert again.shell.commanding.allocate_producer_id() >> 40 > first >> 40
     again.end()
+
+
+def test_after_a_failed_fsync_the_next_one_begins_in_the_same_process(play: ShellPlay) -> None:
+    play.begin()
+    play.shell.commanding.create_topic("t", 1, {})
+    with play.fs.failing(broken, "flush"), pytest.raises(StorageError):
+        play.shell.commanding.create_topic("u", 1, {})
+    assert play.end(), "the metadata is unlocked"
+    again = ShellPlay(*play.managers.nodes.values(), fs=play.fs)
+    again.begin()
+    assert again.shell.lookups.list_topics() == ["t"]
+    again.shell.commanding.create_topic("u", 1, {})
+    again.end()
+
+
+def test_a_start_does_not_wait_for_nodes_after_the_metadata_has_failed(play: ShellPlay) -> None:
+    play.shell.begin()
+    play.sees("a", "b")
+    play.shell.wait_until_serving(threading.Event().wait)
+    play.managers.hangs("b")
+    with play.fs.failing(broken, "flush"), pytest.raises(StorageError):
+        play.shell.commanding.create_topic("t", 1, {})
+    with pytest.raises(StorageError, match="EIO"):
+        play.shell.wait_until_serving(threading.Event().wait)
+
+
+def test_a_controller_begins_on_a_full_disk_and_what_makes_room_is_done(play: ShellPlay) -> None:
+    play.begin()
+    commanding = play.shell.commanding
+    commanding.create_topic("t", 1, {})
+    commanding.create_topic("gone", 1, {})
+    play.is_soon(lambda: reserve_bytes(play) == RESERVE_BYTES, "the reserve is made")
+    nodes = play.managers.nodes
+    play.end()
+    play.fs.size_bytes = 64 << 20
+    play.fs.write_file("/disk/ballast", bytes(play.fs.room("/disk").usable_bytes))
+
+    full = ShellPlay(*nodes.values(), fs=play.fs.crash())
+    full.begin()
+    assert {node.epoch for node in nodes.values()} == {2}
+    with pytest.raises(DiskFull):
+        full.shell.commanding.create_topic("more", 1, {})
+    assert "metadata reserve" in full.shell.lookups.problems()
+    assert full.shell.commanding.alter_topic_config("t", {"retention.ms": 5}, []).outdated == ()
+    full.shell.commanding.delete_topic("gone")
+    assert full.shell.commanding.allocate_producer_id() >> 40 == 2
+    assert reserve_bytes(full) < RESERVE_BYTES
+    full.end()
+
+    full.fs.remove("/disk/ballast")
+    again = ShellPlay(*nodes.values(), fs=full.fs)
+    again.begin()
+    play.is_soon(lambda: reserve_bytes(again) == RESERVE_BYTES, "the reserve is made again")
+    again.shell.commanding.create_topic("more", 1, {})
+    assert again.shell.lookups.list_topics() == ["more", "t"]
+    assert again.shell.lookups.problems() == {}
+    again.end()
+
+
+def test_where_there_is_no_room_at_all_a_creation_is_refused_by_name_and_soon(
+    play: ShellPlay,
+) -> None:
+    with play.fs.failing(DiskFull, "append"):
+        play.shell.begin()
+        play.sees("a", "b")
+        with pytest.raises(DiskFull):
+            play.shell.commanding.create_topic("t", 1, {})
+
+
+def reserve_bytes(play: ShellPlay) -> int:
+    stat = play.fs.stat(f"{LOG_DIR}/{METADATA_RESERVE}")
+    return 0 if stat is None else stat.size_bytes
 
 
 def test_who_waits_when_it_ends_is_told(play: ShellPlay) -> None:

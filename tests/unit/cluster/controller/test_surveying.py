@@ -6,6 +6,7 @@ from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.records import ControllerRecord, NodeRecord
 from raylog.cluster.controller.surveying import survey
 from raylog.storage.errors import StorageError
+from raylog.storage.state.controller_epoch import write_controller_epoch
 from raylog.storage.state.properties import MetaProperties, random_id, write_meta
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
@@ -84,6 +85,18 @@ def test_a_log_dir_says_whose_it_is_and_why_it_cannot_be_read(fs: MemoryFileSyst
     assert "meta.properties" in damaged.problem
     assert (missing.cluster_id, missing.has_metadata, missing.problem) == (None, False, "")
     assert not fs.exists("/disk/c")
+
+
+def test_a_log_dir_says_which_controller_it_has_obeyed(fs: MemoryFileSystem) -> None:
+    """Where it cannot be read, its node says so, and not whoever looks for the metadata."""
+    written(fs, 1)
+    fs.make_dir("/disk/b")
+    write_controller_epoch(fs, "/disk", 7)
+    fs.write_file("/disk/b/controller-epoch", b"nonsense")
+    holder, damaged = survey(fs, "n", ["/disk", "/disk/b"])
+    assert (holder.obeyed_epoch, holder.problem) == (7, "")
+    assert holder.copy is not None
+    assert (damaged.obeyed_epoch, damaged.problem) == (-1, "")
 
 
 def test_metadata_that_cannot_be_read_is_there_all_the_same(fs: MemoryFileSystem) -> None:

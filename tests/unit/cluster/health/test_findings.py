@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from raylog.actors.errors import LabelShared
 from raylog.actors.messages import (
     CompactionStatus,
     LogDirStatus,
@@ -11,7 +12,14 @@ from raylog.actors.messages import (
     PartitionStatus,
     RetentionStatus,
 )
-from raylog.cluster.controller.describe import BEING_OPENED, PartitionDescription, TopicDescription
+from raylog.cluster.controller.describe import (
+    BEING_OPENED,
+    MANAGER_LEARNS,
+    MANAGER_STARTS,
+    ONLINE_AGAIN,
+    PartitionDescription,
+    TopicDescription,
+)
 from raylog.cluster.health.facts import ERROR, WARNING, Facts, Finding
 from raylog.cluster.health.findings import findings
 from raylog.storage.log_dir import CHECKPOINTS
@@ -126,6 +134,7 @@ def log_dir(usable_bytes: int = 500, loaded: int = 3) -> LogDirStatus:
         (log_dir(usable_bytes=99), WARNING, "9.9%"),
         (log_dir(usable_bytes=19), ERROR, "appends fail"),
         (log_dir(loaded=1), WARNING, "opened 1 of 3"),
+        (log_dir()._replace(problem="its disk may hang"), WARNING, "suspect: its disk may hang"),
     ],
 )
 def test_log_dirs_that_fail_fill_or_load(seen: LogDirStatus, severity: str, says: str) -> None:
@@ -223,6 +232,20 @@ def test_metadata_that_cannot_be_written_is_an_error() -> None:
     assert "EIO" in finding.what
 
 
+def test_a_reserve_of_the_metadata_that_is_given_up_says_how_to_make_room() -> None:
+    finding = only(Facts(problems={"metadata reserve": "/disk/metadata-reserve: no space left"}))
+    assert (finding.severity, finding.subject) == (ERROR, "metadata reserve")
+    assert "/disk/metadata-reserve: no space left" in finding.what
+    assert "raylog topic delete" in finding.todo
+
+
+def test_older_metadata_is_an_error_that_somebody_must_decide() -> None:
+    finding = only(Facts(problems={"older metadata": "it ends with the Controller of epoch 2"}))
+    assert (finding.severity, finding.subject) == (ERROR, "metadata")
+    assert "epoch 2" in finding.what
+    assert "--older-metadata" in finding.todo
+
+
 def test_a_node_where_nobody_removes_what_is_old_is_told() -> None:
     finding = only(Facts(problems={"upkeep of " + "b" * 56: "none has run for 40 s"}))
     assert (finding.severity, finding.subject) == (WARNING, "upkeep of node bbbbbbbb")
@@ -230,6 +253,34 @@ def test_a_node_where_nobody_removes_what_is_old_is_told() -> None:
 
 def test_an_offline_log_dir_says_how_it_is_used_again() -> None:
     offline = LogDirStatus.offline("n" * 56, "/disk", "id", "EIO")
-    assert "raylog log-dirs online /disk" in only(Facts(log_dirs=[offline])).todo
+    assert "raylog log-dirs online id" in only(Facts(log_dirs=[offline])).todo
     unidentified = offline._replace(directory_id="")
     assert "`raylog stop` and `raylog start`" in only(Facts(log_dirs=[unidentified])).todo
+
+
+def test_the_partitions_of_a_log_dir_that_is_offline_do_not_repeat_its_advice() -> None:
+    offline = LogDirStatus.offline("n" * 56, "/disk", "dir-a", "EIO")
+    todo = ONLINE_AGAIN.format(directory_id="dir-a")
+    away = PartitionDescription(0, "dir-a", None, None, "log dir /disk is offline: EIO", todo)
+    described = TopicDescription("t", "id", {}, (away,))
+    of_dir, of_partition = findings(Facts(log_dirs=[offline], topics=[described]))
+    assert of_dir.todo == todo
+    assert "`raylog health` says of log dir /disk" in of_partition.todo
+    assert "online dir-a" not in of_partition.todo
+
+
+def test_a_node_that_only_starts_is_waited_for() -> None:
+    for problem in (MANAGER_STARTS, MANAGER_LEARNS):
+        assert only(Facts(nodes={"a" * 56: problem})).todo.startswith("wait")
+
+
+def test_a_node_with_an_error_that_says_what_to_do_gets_no_other_advice() -> None:
+    shared = str(LabelShared("node-2", "raylog/log-node", "x"))
+    assert "mount" not in only(Facts(nodes={"a" * 56: shared})).todo
+    assert "RAYLOG_LOG_DIRS" in only(Facts(nodes={"a" * 56: "it has no log dir"})).todo
+
+
+def test_a_reason_of_several_partitions_that_names_one_of_them_is_one_finding() -> None:
+    finding = only(facts(*["/disk is offline: there are folders of partitions (t-0)"] * 3))
+    assert finding.subject == "t-0, t-1, t-2"
+    assert "(t-0)" in finding.what

@@ -115,6 +115,23 @@ def test_a_dir_that_a_broker_uses_is_left_alone(fs: MemoryFileSystem) -> None:
     identify(fs, A, directory_id, like=B)
 
 
+def test_beside_a_broker_that_has_the_nodes_other_log_dir_nothing_is_written(
+    fs: MemoryFileSystem,
+) -> None:
+    directory_id = lose(fs)
+    served = LogDir(fs, B, CLUSTER, NODE)
+    with pytest.raises(LogLocked, match=rf"{B} is locked.*raylog stop"):
+        identify(fs, A, directory_id, like=B)
+    assert read_meta(fs, A) is None
+    served.close(clean=True)
+    identify(fs, A, directory_id, like=B)
+
+
+def test_what_is_missing_is_named_as_the_command_takes_it(fs: MemoryFileSystem) -> None:
+    with pytest.raises(RepairRefused, match=r"--like DIR.*--cluster-id ID --node-id N"):
+        identify(fs, A, lose(fs), cluster_id=CLUSTER)
+
+
 def test_a_path_that_is_no_folder_is_refused(fs: MemoryFileSystem) -> None:
     with pytest.raises(InvalidLogDir, match="this is no folder"):
         identify(fs, "/disk/none", random_id(), like=B)

@@ -9,7 +9,7 @@ from raylog.actors.events import warn
 logger = logging.getLogger(__name__)
 
 
-class Workers:
+class RoundThreads:
     """Threads that do ``turn`` again and again, while it returns True; then each one waits.
 
     ``wake`` has every one that waits begin, and every other one go on once more after it has ended.

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from raylog.actors.upkeep.workers import Workers
+from raylog.actors.upkeep.round_threads import RoundThreads
 from raylog.storage.testing.waiting import wait_for
 
 
@@ -17,7 +17,7 @@ def test_a_round_goes_on_while_there_is_work_and_the_next_begins_when_it_is_orde
         left[0] -= 1
         return left[0] > 0
 
-    workers = Workers(turn, "test")
+    workers = RoundThreads(turn, "test")
     workers.start(1)
     workers.wake()
     wait_for(lambda: turns == [2, 1], 10, "the work is done")
@@ -35,7 +35,7 @@ def test_a_round_that_is_ordered_while_one_runs_follows_it_once() -> None:
         assert goes_on.wait(10)
         return False
 
-    workers = Workers(turn, "test")
+    workers = RoundThreads(turn, "test")
     workers.start(1)
     workers.wake()
     wait_for(lambda: len(turns) == 1, 10, "the first round runs")
@@ -52,7 +52,7 @@ def test_a_turn_that_fails_ends_its_round_and_no_thread(caplog: pytest.LogCaptur
         turns.append(1)
         raise RuntimeError("the GCS does not answer")
 
-    workers = Workers(turn, "test")
+    workers = RoundThreads(turn, "test")
     workers.start(1)
     workers.wake()
     wait_for(lambda: len(turns) == 1, 10, "a round was tried")

@@ -1,0 +1,35 @@
+"""How long a Controller whose metadata has failed waits before it begins again.
+
+The next life reads the metadata back from the disk and writes its epoch. Where the disk fails for
+good it fails there again, and each try costs the nodes and the disk something: so the pauses grow.
+In the pause the Controller that failed stays: it answers look-ups, and says why nothing else goes.
+"""
+
+import time
+from collections.abc import Callable
+
+# The first pause is long enough for its last answers to arrive, and for health to see it.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 3.0, 60.0
+# After a life as long as this the disk is taken for a good one.
+GOOD_LIFE_S = 120.0
+
+
+class Lives:
+    """The lives of a Controller in one process. ``clock``: seconds that never go back."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began_s = 0.0
+        self._pause_s = FIRST_PAUSE_S
+
+    def begin(self) -> None:
+        """Another one begins."""
+        self._began_s = self._clock()
+
+    def end(self) -> float:
+        """It has failed; returns how many seconds the pause before the next one takes."""
+        if self._clock() - self._began_s >= GOOD_LIFE_S:
+            self._pause_s = FIRST_PAUSE_S
+        pause_s = self._pause_s
+        self._pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        return pause_s

@@ -1,0 +1,100 @@
+"""``raylog log-dirs`` and ``raylog partition move``: what is shown, and which dir is meant."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TypeVar
+
+import pytest
+
+from raylog.actors.messages import LogDirStatus
+from raylog.cluster import start as start_module
+from raylog.cluster.broker import Broker
+from raylog.cluster.client.commanding import Command
+from raylog.cluster.controller.describe import PartitionDescription
+from raylog.cluster.controller.stub import ControllerStub
+from raylog.storage.state.properties import random_id
+from tests.harness.shell import run_here
+
+Answer = TypeVar("Answer")
+
+ID = random_id()
+
+
+class Controller:
+    """A Controller's handle that notes the log dirs that it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.move_partition = SimpleNamespace(remote=self._move)
+        self.log_dir_online = SimpleNamespace(remote=self._online)
+
+    def _move(self, _topic: str, _partition: int, log_dir: str) -> PartitionDescription:
+        self.asked.append(log_dir)
+        return PartitionDescription(0, ID, "n", f"{log_dir}/t-0", None)
+
+    def _online(self, log_dir: str, _node: str | None) -> str:
+        self.asked.append(log_dir)
+        return "returning"
+
+
+class FakeBroker(Broker):
+    """A broker on no Ray."""
+
+    def __init__(self, *log_dirs: LogDirStatus) -> None:
+        super().__init__()
+        self.controller, self._log_dirs = Controller(), list(log_dirs)
+
+    def _command(self, what: str, command: Command[Answer], timeout_s: float) -> Answer:
+        answer: Answer = command(ControllerStub(self.controller), False).reference
+        return answer
+
+    def log_dirs(self) -> list[LogDirStatus]:
+        return self._log_dirs
+
+
+@pytest.fixture
+def connect_to(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeBroker], FakeBroker]:
+    def connect(broker: FakeBroker) -> FakeBroker:
+        monkeypatch.setattr(start_module, "connect", lambda *_, **__: broker)
+        return broker
+
+    return connect
+
+
+@pytest.mark.parametrize("command", [("partition", "move", "t", "0"), ("log-dirs", "online")])
+def test_a_relative_path_counts_from_the_callers_folder(
+    command: tuple[str, ...],
+    connect_to: Callable[[FakeBroker], FakeBroker],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = connect_to(FakeBroker())
+    monkeypatch.chdir(tmp_path)
+    for given in ("data/log-1", "./log 2/", "/mnt/a", ID):
+        assert run_here(*command, given).returncode == 0
+    wanted = [f"{tmp_path}/data/log-1", f"{tmp_path}/log 2", "/mnt/a", ID]
+    assert broker.controller.asked == wanted
+
+
+def test_the_files_of_a_log_dir_are_bytes_and_what_is_not_known_is_no_number(
+    connect_to: Callable[[FakeBroker], FakeBroker],
+) -> None:
+    online = LogDirStatus(
+        node_id="n" * 56,
+        path="/a",
+        directory_id=ID,
+        is_online=True,
+        problem=None,
+        partitions=2,
+        size_bytes=4096,
+        total_bytes=10_000,
+        usable_bytes=5000,
+        loaded=2,
+        to_load=2,
+    )
+    connect_to(FakeBroker(online, LogDirStatus.offline("n" * 56, "/b", ID, "EIO")))
+    header, first, second = (line.split("\t") for line in run_here("log-dirs").lines())
+    assert header[4:7] == ["bytes", "disk", "free"]
+    assert first[4:7] == ["4096", "10000", "5000"]
+    assert second[4:7] == ["-", "-", "-"]

@@ -1,0 +1,185 @@
+"""Requests to a Controller that is away: they wait, take effect once, and end by name."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from raylog.actors.errors import (
+    ActorAway,
+    BrokerNotFound,
+    NotController,
+    NothingChanged,
+    NotLeader,
+    RequestTimedOut,
+    TopicExists,
+)
+from raylog.actors.runtime.calls import Call
+from raylog.cluster.client.commanding import Commanding
+from raylog.cluster.client.deadlines import Deadlines
+from raylog.cluster.controller.stub import ControllerStub
+
+AWAY = ActorAway("creating t", "the actor is temporarily unavailable")
+STARTING = NotController("the broker", "it is starting")
+LOOK = "the Controller"
+
+
+class Play:
+    """A request for 60 s, and a Controller that answers as a test says."""
+
+    def __init__(self, *, timeout_s: float = 60.0, is_read: bool = False) -> None:
+        self.now_s = 0.0
+        self.deadlines = Deadlines(lambda: self.now_s, threaded=False)
+        self.asked: list[tuple[str, Future[Any]]] = []
+        self.repeated: list[bool] = []
+        commanding: Commanding[str] = Commanding(
+            self._ask_controller,
+            self.deadlines,
+            self._command,
+            what="creating t",
+            timeout_s=timeout_s,
+            patience_s=60.0,
+            is_read=is_read,
+        )
+        self.future = commanding.begin()
+
+    def _ask_controller(
+        self,
+        what: str,
+        timeout_s: float,
+        ask: Callable[[ControllerStub], Call[Any]],
+        *,
+        is_read: bool = False,
+    ) -> "Future[Any]":
+        if what != LOOK:
+            ask(ControllerStub(None))
+        future: Future[Any] = Future()
+        self.asked.append((what, future))
+        return future
+
+    def _command(self, controller: ControllerStub, is_repeated: bool) -> Call[str]:
+        self.repeated.append(is_repeated)
+        return Call(None, "creating t")
+
+    def pending(self) -> list[str]:
+        return [what for what, future in self.asked if not future.done()]
+
+    def answers(self, outcome: object, what: str = "creating t") -> None:
+        """Answer the newest question of this kind that has no answer."""
+        waiting = [future for asked, future in self.asked if asked == what and not future.done()]
+        if isinstance(outcome, BaseException):
+            waiting[-1].set_exception(outcome)
+        else:
+            waiting[-1].set_result(outcome)
+
+    def later(self, seconds: float) -> None:
+        """Time passes, in steps of 0.1 s."""
+        for _ in range(round(seconds * 10)):
+            self.now_s += 0.1
+            self.deadlines.expire()
+
+    def error(self) -> BaseException | None:
+        return self.future.exception(0)
+
+
+def test_a_request_waits_for_a_controller_that_is_started_again_and_succeeds() -> None:
+    play = Play()
+    play.answers(AWAY)
+    assert play.pending() == [LOOK], "it is looked for at once"
+    play.answers(AWAY, LOOK)
+    play.later(0.2)
+    play.answers(STARTING, LOOK)
+    play.later(0.3)
+    play.answers("id", LOOK)
+    play.answers("made")
+    assert play.future.result(0) == "made"
+    assert play.repeated == [False, True], "the first one may have taken effect"
+
+
+def test_a_question_that_hangs_keeps_no_other_waiting() -> None:
+    """Ray may hold a call to a process that has died for two seconds."""
+    play = Play()
+    play.answers(AWAY)
+    play.later(1.0)
+    assert play.pending() == [LOOK] * 4, "asked after 0, 0.1, 0.3 and 0.7 s"
+    play.answers("id", LOOK)
+    assert play.pending() == [LOOK] * 3 + ["creating t"]
+    play.answers("id", LOOK)
+    assert play.pending() == [LOOK] * 2 + ["creating t"], "the request goes out once"
+    play.later(5.0)
+    assert play.pending() == [LOOK] * 2 + ["creating t"], "and the search has ended"
+
+
+def test_what_a_starting_controller_has_refused_is_no_repetition() -> None:
+    play = Play()
+    play.answers(STARTING)
+    play.answers("id", LOOK)
+    assert play.repeated == [False, False]
+    play.answers(AWAY)
+    play.answers("id", LOOK)
+    play.answers(STARTING)
+    play.answers("id", LOOK)
+    assert play.repeated == [False, False, True, True]
+
+
+@pytest.mark.parametrize("answer", [TopicExists("t", "t"), NotLeader("t-0", "node n left")])
+def test_what_the_controller_says_of_the_request_is_the_answer(answer: Exception) -> None:
+    play = Play()
+    play.answers(answer)
+    assert play.error() is answer
+    assert play.pending() == []
+
+
+def test_where_nothing_was_changed_the_error_says_so_and_why() -> None:
+    play = Play()
+    play.answers(STARTING)
+    while not play.future.done():
+        play.later(0.1)
+        if play.pending():
+            play.answers(NotController("the broker", "the disk is away"), LOOK)
+    error = play.error()
+    assert isinstance(error, NothingChanged)
+    assert (error.timeout_ms, error.why) == (60_000, "the disk is away")
+    assert "nothing was changed" in str(error)
+    assert play.now_s == pytest.approx(60, abs=0.5)
+
+
+def test_where_it_may_have_taken_effect_the_error_says_so() -> None:
+    play = Play()
+    play.answers(AWAY)
+    play.later(61)
+    error = play.error()
+    assert isinstance(error, RequestTimedOut)
+    assert "may have taken effect" in str(error)
+
+
+def test_where_it_only_asks_nothing_was_changed_and_the_error_says_why_it_had_no_answer() -> None:
+    play = Play(is_read=True)
+    play.answers(AWAY)
+    play.answers(STARTING, LOOK)
+    play.later(61)
+    error = play.error()
+    assert isinstance(error, NothingChanged)
+    assert error.why == "it is starting"
+
+
+def test_a_broker_that_was_stopped_is_not_waited_for() -> None:
+    play = Play()
+    play.answers(AWAY)
+    play.answers(BrokerNotFound("raylog"), LOOK)
+    assert isinstance(play.error(), BrokerNotFound)
+
+
+def test_the_time_counts_while_the_controller_is_away_and_not_while_it_works() -> None:
+    """A move may take hours, and its Controller may be started again twice meanwhile."""
+    play = Play(timeout_s=86_400.0)
+    play.answers(AWAY)
+    play.answers("id", LOOK)
+    play.later(3_600)
+    play.answers(AWAY)
+    play.later(59)
+    assert not play.future.done()
+    play.answers("id", LOOK)
+    play.answers("moved")
+    assert play.future.result(0) == "moved"
