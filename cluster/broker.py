@@ -236,8 +236,8 @@ class Broker:
         extended meanwhile. ``replica.alter.log.dirs.io.max.bytes.per.second`` slows it down.
 
         ``log_dir``: a path or directory id, see :meth:`log_dirs`; a relative path is below this
-        process's working directory. Raises UnknownTopicOrPartition,
-        InvalidRequest, TopicBusy, NoRoom; the partition serves on where it was then.
+        process's working directory. Raises UnknownTopicOrPartition, InvalidRequest, TopicBusy,
+        NoRoom; the partition serves on where it was then.
         """
         log_dir = _absolute(log_dir)
         command = asking(
@@ -566,10 +566,17 @@ class Broker:
         self._is_starter = False
         is_clean = self._shut_down()
         kill(CONTROLLER, self.namespace)
+        self._wait_until_gone()
         if self._owns_ray:
             self._owns_ray = False
             leave_ray()
         return is_clean
+
+    def _wait_until_gone(self) -> None:
+        """Return when Ray has forgotten the Controller, so that the next ``start`` finds none."""
+        deadline = time.monotonic() + CALL_TIMEOUT_S
+        while find_controller(self.namespace) is not None and time.monotonic() < deadline:
+            time.sleep(RETRY_INTERVAL_S)
 
     def _shut_down(self) -> bool:
         deadline = time.monotonic() + LOOKUP_TIMEOUT_S

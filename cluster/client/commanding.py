@@ -137,7 +137,8 @@ class Commanding(Generic[Answer]):
         give_up_at = min(self._away_since + self._patience_s, self._ends_at)
         left_s = give_up_at - self._deadlines.now()
         if left_s <= 0:
-            self._give_up()
+            if self._end_search(search):
+                self._give_up()
             return
         question = self._ask_controller(
             "the Controller", left_s, ControllerStub.cluster_id, is_read=True
@@ -152,14 +153,20 @@ class Commanding(Generic[Answer]):
             if isinstance(error, NotController):
                 self._why = error
             return
-        with self._lock:
-            if search != self._search:
-                return
-            self._search += 1
+        if not self._end_search(search):
+            return
         if error is None:
             self._ask()
         else:
             fail(self.future, error)
+
+    def _end_search(self, search: int) -> bool:
+        """Whether the search was going on: only one answer counts, or the end of the patience."""
+        with self._lock:
+            if search != self._search or self.future.done():
+                return False
+            self._search += 1
+            return True
 
     def _give_up(self) -> None:
         timeout_ms = round(self._patience_s * 1000)

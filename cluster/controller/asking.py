@@ -89,9 +89,8 @@ class Lookups:
         """What is wrong that no other look-up tells: subject -> why.
 
         ``metadata``: nothing can be changed any more. ``older metadata``: the same, before somebody
-        says what to do. ``metadata reserve``: it is not whole, since the disk is full. ``upkeep of
-        <Ray's node id>``: nobody removes
-        there what is old.
+        says what to do. ``metadata reserve``: it is not whole, since the disk is full.
+        ``upkeep of <Ray's node id>``: nobody removes there what is old.
         """
         snapshot = self._snapshot()
         problems: dict[str, str] = {}

@@ -177,9 +177,11 @@ class ControllerImpl:
             self._why_not = NotController("the broker", told)
             controller, self._controller = self._controller, None
         if controller is not None:
-            controller.leave(NotLeader("the broker", told))  # to those whose request is under way
+            # To those whose request is under way.
+            controller.leave(NotLeader("the broker", told), is_end=False)
             if not controller.close():  # the disk hangs: the lock goes with the process only
                 self._end_process()
+                return  # the broker is being stopped
         self._open_again()
 
     def _end_process(self) -> None:

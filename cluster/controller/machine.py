@@ -194,7 +194,8 @@ class ControllerMachine:
         epoch = self.desired.controller_epoch
         is_known = event.controller_epoch <= epoch
         if self.is_in_charge and event.controller_epoch == epoch:
-            is_known = self._telling.has_told(event.node)
+            seen = self.watched.nodes.get(event.node)
+            is_known = self._telling.has_told(event.node, None if seen is None else seen.report)
         if not is_known:
             self._hear_of_another(f"node {event.node}", event.controller_epoch)
 
@@ -247,7 +248,7 @@ class ControllerMachine:
             return False
         if not self.is_in_charge or report.controller_epoch != epoch:
             return report.controller_epoch > epoch
-        if not self._telling.has_told(report.node):
+        if not self._telling.has_told(report.node, report):
             return True
         is_past = report.life in self.watched.past_lives(report.node)
         return not is_past and not self._telling.may_have_sent(report)
@@ -306,7 +307,7 @@ class ControllerMachine:
 
     def _append_failed(self, event: AppendFailed) -> None:
         failed = self._journal.failed(event.token, event.error, self._now_ms)
-        if self.failure is not None:
+        if self._journal.failure is not None:
             fields = {"why": event.error}
             self._out.append(Note(name="metadata-failed", fields=fields))
         self._dirty |= set(self.watched.nodes)
@@ -370,7 +371,8 @@ class ControllerMachine:
 
     def _refuse_if_failed(self) -> None:
         """Where nothing can be changed any more: tell everybody who waits for it."""
-        if self.failure is None:
+        failure = self.failure
+        if failure is None:
             return
         requests = [asked.request for asked in self._commands]
         requests += [purpose.request for purpose, _ in self._undo]
@@ -381,7 +383,8 @@ class ControllerMachine:
                 requests.append(request)
         self._commands.clear()
         self._undo.clear()
-        self._out += [Answer(request=request, error=self.failure) for request in requests]
+        # Itself, it would keep the frames of everybody who has raised it.
+        self._out += [Answer(request=request, error=copy(failure)) for request in requests]
 
     def _refuse_if_stuck(self) -> None:
         """Commands that wait for records which the disk has no room for need not wait."""
@@ -543,9 +546,8 @@ class ControllerMachine:
         topic = self.desired.topic_named(command.name)
         assert topic is not None, "it was written just now"
         new = tuple(record.log for record in records if isinstance(record, PartitionRecord))
-        if not records:  # it is repeated: wait for what the one before has begun
-            live = self.desired.live_logs_of(topic.topic_id)
-            new = tuple(log for log in live if self.desired.partitions[log].state == "creating")
+        if not records:
+            new = self._begun_before(command, topic)
         return Creating(
             name=topic.name,
             topic_id=topic.topic_id,
@@ -553,6 +555,18 @@ class ControllerMachine:
             is_new_topic=isinstance(command, CreateTopic),
             since_ms=self._now_ms,
         )
+
+    def _begun_before(
+        self, command: CreateTopic | AddPartitions, topic: TopicRecord
+    ) -> tuple[LogId, ...]:
+        """What a command that is repeated waits for: its own partitions that do not serve yet.
+
+        Not those that somebody has added to the topic since it was made: where these fail, the
+        topic stays.
+        """
+        count = command.total if isinstance(command, AddPartitions) else command.partitions
+        own = self.desired.live_logs_of(topic.topic_id)[: count or self._config.num_partitions]
+        return tuple(log for log in own if self.desired.partitions[log].state == "creating")
 
     def _deleting(self, command: DeleteTopic, records: tuple[Record, ...]) -> Deleting:
         logs = [log for record in records if (log := getattr(record, "log", None)) is not None]

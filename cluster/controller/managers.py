@@ -176,16 +176,17 @@ class Managers:
         for line in gone:
             line.stop(is_end=False)  # who is back by then has another line, and is left alone
 
-    def stop(self, timeout_s: float) -> None:
-        """Say nothing any more. A LogManager that is being created now is killed when it is there.
+    def stop(self, timeout_s: float, *, is_end: bool = True) -> None:
+        """Say nothing any more. Waits for calls that are under way, ``timeout_s`` in all.
 
-        Waits for calls that are under way, ``timeout_s`` in all.
+        ``is_end``: of the broker, so that a LogManager that is being created now is killed when it
+        is there. Else the next Controller goes on with it.
         """
         with self._lock:
             self._is_stopped = True
             lines = list(self._lines.values())
         for line in lines:
-            line.stop(is_end=True)
+            line.stop(is_end=is_end)
         for line in lines:
             line.join(timeout_s / len(lines))
 

@@ -119,9 +119,9 @@ class ControllerShell:
     def wait_until_serving(self, is_stopped_after: Callable[[float], bool]) -> None:
         """Return when the nodes that are there obey, and have opened what they have.
 
-        Raises why this node's log dirs cannot be used, or why the metadata has failed. Of the
-        other nodes, ``nodes()`` tells.
-        ``is_stopped_after``: waits so many seconds; True where nobody wants it any more.
+        Raises why this node's log dirs cannot be used, or why the metadata has failed. Of the other
+        nodes, ``nodes()`` tells. ``is_stopped_after``: waits so many seconds; True where nobody
+        wants it any more.
         """
         end_s = time.monotonic() + OWN_NODE_TIMEOUT_S
         while not is_stopped_after(_INTERVAL_S):
@@ -142,11 +142,14 @@ class ControllerShell:
         if is_over:
             raise RequestTimedOut("the LogManager of this node", round(OWN_NODE_TIMEOUT_S * 1000))
 
-    def leave(self, why: RaylogError) -> None:
-        """Say nothing to anybody any more; all who wait get ``why``."""
+    def leave(self, why: RaylogError, *, is_end: bool = True) -> None:
+        """Say nothing to anybody any more; all who wait get ``why``.
+
+        ``is_end``: of the broker; else another Controller follows.
+        """
         self._loop.stop(END_TIMEOUT_S)
         self._requests.close(why)
-        self._managers.stop(END_TIMEOUT_S)
+        self._managers.stop(END_TIMEOUT_S, is_end=is_end)
         self._is_appender_ended = self._appender.stop(END_TIMEOUT_S)
 
     def make_room(self) -> None:

@@ -73,10 +73,10 @@ class RunningController:
         """See ``ControllerShell.wait_until_serving``."""
         self._shell.wait_until_serving(is_stopped_after)
 
-    def leave(self, why: RaylogError) -> None:
-        """Say nothing to anybody any more; all who wait get ``why``."""
+    def leave(self, why: RaylogError, *, is_end: bool = True) -> None:
+        """See ``ControllerShell.leave``."""
         self._watch.stop()
-        self._shell.leave(why)
+        self._shell.leave(why, is_end=is_end)
 
     def make_room(self) -> None:
         """See ``ControllerShell.make_room``."""

@@ -102,7 +102,9 @@ class Telling:
     def __init__(self) -> None:
         # By node and life: orders may be under way to one that seemed to have ended.
         self._lines: dict[tuple[str, str], _Line] = {}
-        self._told: set[str] = set()  # nodes that were told this epoch
+        # Nodes that were told this epoch, and their log dirs, which may be on another node later.
+        self._told: set[str] = set()
+        self._told_dirs: set[str] = set()
         self.last_number = 0
 
     def heard(self, report: Report, now_ms: int) -> frozenset[LogId]:
@@ -133,10 +135,16 @@ class Telling:
         """The Controller has another epoch: everybody is told anew."""
         self._lines.clear()
         self._told.clear()
+        self._told_dirs.clear()
 
-    def has_told(self, node: str) -> bool:
-        """Whether a node knows the Controller's epoch from this Controller."""
-        return node in self._told
+    def has_told(self, node: str, report: Report | None) -> bool:
+        """Whether a node knows the Controller's epoch from this Controller.
+
+        It was told, or has a log dir of one that was: a disk may move to another node, or its node
+        come back with another key. ``report``: the node's last one.
+        """
+        dirs = set() if report is None else _dirs_of(report)
+        return node in self._told or not dirs.isdisjoint(self._told_dirs)
 
     def may_have_sent(self, report: Report) -> bool:
         """Whether the orders of this epoch that a life says it obeyed were sent from here."""
@@ -181,6 +189,7 @@ class Telling:
             line.again = Delay(now_ms)
         self.last_number += 1
         self._told.add(report.node)
+        self._told_dirs |= _dirs_of(report)
         line.note(self.last_number, steady, tries, now_ms)
         if confirms:
             line.note_confirmed(others)
@@ -198,6 +207,10 @@ class Telling:
         for line in self._lines.values():
             assert line.last_number <= self.last_number
             assert all(number <= line.last_number for number in line.under_way.values())
+
+
+def _dirs_of(report: Report) -> set[str]:
+    return {entry.directory_id for entry in report.dirs if entry.directory_id is not None}
 
 
 def _failed(entry: LogReport) -> bool:

@@ -45,9 +45,8 @@ def identify(
     """Write the ``meta.properties`` of the log dir ``path``; returns what it says.
 
     ``like``: another log dir of the same node, for the ids that are not given. No broker of the
-    node may run. A damaged file is kept as ``meta.properties.corrupt``. Raises
-    InvalidLogDir, LogLocked, RepairRefused or CorruptCheckpoint (of ``like``), with nothing
-    changed.
+    node may run. A damaged file is kept as ``meta.properties.corrupt``. Raises InvalidLogDir,
+    LogLocked, RepairRefused or CorruptCheckpoint (of ``like``), with nothing changed.
     """
     path = os.path.abspath(path)
     if not fs.is_dir(path):

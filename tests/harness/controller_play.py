@@ -84,10 +84,11 @@ class Play:
         self.away: set[str] = set()  # nodes that are not in the Ray cluster
         self.begin()
 
-    def begin(self, *, accepts_older: bool = False) -> None:
+    def begin(self, *, accepts_older: bool = False, least_epoch: int = -1) -> None:
         """A new Controller reads the disk; what was on the way to and from the old one is lost.
 
-        ``accepts_older``: it may be older metadata, as somebody has said.
+        ``accepts_older``: it may be older metadata, as somebody has said. ``least_epoch``: of its
+        own node's log dirs.
         """
         self.machine = ControllerMachine(BrokerConfig())
         self.mail: dict[str, Orders] = {}
@@ -97,7 +98,13 @@ class Play:
         for value in self.disk:
             desired.apply(decode(value))
         self.does(
-            Started(desired=desired, node="a", folder="/metadata", accepts_older=accepts_older)
+            Started(
+                desired=desired,
+                node="a",
+                folder="/metadata",
+                least_epoch=least_epoch,
+                accepts_older=accepts_older,
+            )
         )
 
     # -- one event ---------------------------------------------------------------------------------

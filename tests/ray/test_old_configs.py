@@ -27,6 +27,7 @@ from raylog.storage.files import RealFileSystem
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.encode import encode_records
 from raylog.storage.testing.waiting import wait_for
+from tests.harness.control_nodes import version_of
 
 HOUR_MS = 3_600_000
 PARTITION = TopicPartition("orders", 0)
@@ -99,7 +100,7 @@ def test_a_new_life_of_a_partition_removes_nothing_under_the_config_of_its_first
         append_old_records(broker)
         now_ms = SteadyClock().now_ms()
         log = LogId(partition=PARTITION, topic_id=altered.topic_id)
-        replaced = Confirmed(log=log, config_version=0, until_ms=now_ms)
+        replaced = Confirmed(log=log, config_version=version_of(1), until_ms=now_ms)
         with pytest.raises(ConfigUnconfirmed, match="too old"):
             ask(broker, "delete_old_segments", replaced)
         os.kill(ask(broker, "status").pid, signal.SIGKILL)

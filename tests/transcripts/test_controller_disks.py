@@ -108,6 +108,22 @@ def test_the_reserve_is_made_again_when_there_is_room_and_is_asked_for_now_and_t
     assert "make the reserve" not in play.passes(10 * RESERVE_RETRY_MS)
 
 
+def test_a_reserve_that_was_given_up_is_not_asked_for_at_once() -> None:
+    play = begun(node_a())
+    play.settle(2 * RESERVE_RETRY_MS)
+    play.asks(AllocateProducerId())
+    assert "make the reserve" not in play.appended(shortage=FULL)
+    assert "make the reserve" not in play.passes(RESERVE_RETRY_MS - 1)
+    assert "make the reserve" in play.passes(1)
+
+
+def test_a_creation_that_is_repeated_needs_no_room() -> None:
+    play = begun(node_a())
+    play.create("t", 1)
+    uses_the_reserve(play)
+    assert play.asks(create()) == ["answer 3: t"]
+
+
 def test_a_reserve_that_cannot_be_made_for_another_reason_is_told_and_refuses_nothing() -> None:
     play = begun(node_a())
     uses_the_reserve(play)
@@ -151,6 +167,17 @@ def test_where_not_even_the_epoch_can_be_written_who_asks_is_told_soon_and_by_na
     play.passes(1_000)
     play.settle(RESERVE_RETRY_MS)
     play.create("t", 1)
+
+
+def test_after_a_full_disk_the_next_command_is_tried() -> None:
+    play = begun(node_a())
+    play.create("t", 1)
+    play.asks(AllocateProducerId())
+    assert "answer 2: DiskFull" in play.append_fails(FULL)
+    play.asks(DeleteTopic(name="t"))
+    play.appended()
+    play.settle()
+    assert play.states() == {}
 
 
 def test_a_creation_whose_end_cannot_be_written_is_answered_and_undone_when_it_can() -> None:

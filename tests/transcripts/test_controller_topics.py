@@ -310,6 +310,43 @@ def test_an_extension_that_is_repeated_ends_as_the_first_one_would_have() -> Non
     assert len(play.states()) == 3, "the first one has not taken effect"
 
 
+def test_a_deletion_that_is_repeated_waits_as_long_as_the_first_one() -> None:
+    play = begun(node_a())
+    play.create("t", 1)
+    first = DeleteTopic(name="t", topic_id="id-t")
+    play.asks(first)
+    play.appended()
+    assert play.asks(replace(first, is_repeated=True)) == []
+    assert play.obeys("a") == ["append: t-0 removed"]
+    assert {"answer 2: None", "answer 3: None"} <= set(play.appended())
+
+
+def test_an_extension_that_is_repeated_waits_for_what_is_new_and_takes_nothing_else_away() -> None:
+    play = begun(node_a())
+    play.create("t", 2)
+    play.nodes["a"].fails("a1")
+    play.settle()
+    before = play.states()
+    assert "t-0" in before
+    again = AddPartitions(name="t", total=2, is_repeated=True)
+    assert play.asks(again) == ["answer 2: t"]
+    play.settle()
+    assert play.states() == before
+
+
+def test_a_creation_that_is_repeated_has_no_part_in_an_extension_that_fails() -> None:
+    """Somebody extends the topic before its creator asks again: its records must stay."""
+    play = begun(node_a())
+    play.create("t", 1)
+    play.silent.add("a")
+    play.asks(AddPartitions(name="t", total=2))
+    play.appended()
+    assert play.asks(create(partitions=1)) == ["answer 3: t"]
+    play.mail.clear()
+    play.settle(40_000)
+    assert play.states() == {"t-0": "online in a1", "t-1": "removing at a"}
+
+
 # -- deleting --------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from raylog.cluster.controller.commands import (
     CreateTopic,
     DeleteTopic,
 )
-from raylog.cluster.controller.events import Refused
+from raylog.cluster.controller.events import Refused, Silent
 from raylog.storage.errors import DiskFull
 from tests.harness.control_nodes import PerfectNode, entry, is_as_desired, log_id
 from tests.harness.controller_play import Play, begun
@@ -63,6 +63,23 @@ def test_a_controller_over_older_metadata_decides_nothing_and_writes_nothing() -
     assert [node.serving for node in play.nodes.values()] == serving
     assert "/metadata of node a" in str(refusal(play))
     assert "epoch 3 is known to node a (/a1)" in str(refusal(play))
+
+
+def test_each_refusal_has_an_error_of_its_own() -> None:
+    """The Controller lives on, and an error keeps the frames of everybody who has raised it."""
+    play, _ = rolled_back()
+    play.begin()
+    play.settle()
+    errors = [refusal(play), refusal(play), play.machine.doubt]
+    assert len({id(error) for error in errors}) == 3
+    assert len({str(error) for error in errors}) == 1
+
+
+def test_a_full_disk_is_no_failure_of_older_metadata() -> None:
+    play = begun(*nodes())
+    play.asks(CREATE)
+    play.does(Refused(node="b", controller_epoch=9))
+    assert "note metadata-failed" not in play.append_fails(DiskFull("/a1"))
 
 
 def test_however_often_it_is_started_again_it_refuses() -> None:
@@ -120,6 +137,47 @@ def test_what_is_being_appended_when_it_is_found_out_is_refused(command: Command
     assert play.passes(60_000) == []
 
 
+def test_an_epoch_that_the_log_dirs_know_is_never_given_again() -> None:
+    """Nobody reports it: the log dir that knows it cannot be used any more."""
+    play, _ = rolled_back()
+    for node in play.nodes.values():
+        node.epoch = 1
+    play.begin(accepts_older=True, least_epoch=3)
+    play.settle()
+    assert play.desired.controller_epoch == 4
+
+
+def test_a_refusal_by_the_epoch_of_the_controller_before_says_nothing() -> None:
+    """Of orders that its own predecessor had sent, and that came late."""
+    play = begun(*nodes())
+    play.begin()
+    play.sees()
+    play.does(Refused(node="b", controller_epoch=1))
+    play.settle()
+    assert play.machine.doubt is None
+    assert play.desired.controller_epoch == 2
+
+
+def test_a_node_that_refused_to_take_part_and_came_back_is_heard_again() -> None:
+    play = Play(*nodes())
+    play.sees()
+    play.does(Silent(node="b", is_refused=True))
+    play.away.add("b")
+    play.sees()
+    play.away.clear()
+    play.sees()
+    assert play.reports("a") == [], "b may know of another Controller"
+    assert play.reports("b") == ["append: controller 1"]
+
+
+def test_a_controller_in_charge_begins_a_higher_epoch_without_waiting_for_a_new_node() -> None:
+    play = begun(*nodes(), accepts_older=True)
+    play.nodes["c"] = PerfectNode("c", "c1")
+    play.sees()
+    play.nodes["b"].epoch = 9
+    assert "append: controller 10" in play.reports("b")
+
+
 def test_a_crash_at_any_step_of_taking_charge_is_no_older_metadata() -> None:
     play = begun(*nodes())
     for fails in (False, True) * 3:
@@ -138,6 +196,31 @@ def test_a_crash_at_any_step_of_taking_charge_is_no_older_metadata() -> None:
         play.settle()
         assert play.machine.doubt is None
     play.create("t")
+
+
+def test_disks_that_move_to_another_node_know_this_controller_and_no_lost_one() -> None:
+    """A node without a label has another key when it comes back, and its disks have the epoch."""
+    play = begun(*nodes())
+    play.create("t", 2)
+    old = play.nodes["b"]
+    play.away.add("b")
+    play.settle()
+    new = play.nodes["c"] = PerfectNode("c", "b1")
+    new.epoch = old.epoch
+    new.logs = {key: entry(*key, "found", topic_id=key[0].topic_id) for key in old.logs}
+    play.settle()
+    assert play.machine.doubt is None
+    assert play.desired.dirs["b1"].node == "c"
+    play.create("u", 2)
+    assert is_as_desired(play.desired, [play.nodes["a"], new])
+
+
+def test_a_new_node_with_the_epoch_on_dirs_that_were_never_told_knows_another_controller() -> None:
+    play = begun(*nodes())
+    stranger = play.nodes["c"] = PerfectNode("c", "c1")
+    stranger.epoch = play.desired.controller_epoch
+    play.settle()
+    assert play.machine.doubt is not None
 
 
 def test_what_accepted_metadata_does_not_know_is_ended_and_set_aside_and_its_name_is_free() -> None:

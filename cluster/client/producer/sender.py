@@ -558,14 +558,15 @@ class Sender:
     def _new_producer_id(self) -> int:
         """Ask for one, for ``max.block.ms`` while the Controller is away."""
         deadline = self.clock() + self._config.max_block_ms / 1000
+        left_s = self._config.max_block_ms / 1000
         while True:
-            left_s = max(deadline - self.clock(), 0.0)
             try:
                 return self._connection.new_producer_id(timeout_s=left_s).result()
             except (NotLeader, RequestTimedOut):
-                if self.clock() >= deadline:
+                self.pause(min(self._config.retry_backoff_ms / 1000, deadline - self.clock()))
+                left_s = deadline - self.clock()
+                if left_s <= 0:  # a question without time would hide why there is no id
                     raise
-            self.pause(self._config.retry_backoff_ms / 1000)
 
     def _ask_producer_id(self, sending: SendingPartition) -> None:
         timeout_s = self._config.request_timeout_ms / 1000

@@ -102,6 +102,30 @@ def ask(broker: Broker, *ends: "Future[Any]") -> Any:
     return broker.ask([("t", 0)], lambda _key, _log_actor: Call(left.pop(0), "t-0"))[("t", 0)]
 
 
+def test_a_stop_returns_when_ray_has_forgotten_the_controller(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray kills an actor a moment after it was asked to; a start would find it until then."""
+    looks = iter([True, True, True, False])
+    handle = SimpleNamespace(shutdown=SimpleNamespace(remote=lambda: answer(True)))
+    cluster.actors[CONTROLLER] = handle
+    is_killed = False
+
+    def kill(actor: object, no_restart: bool) -> None:
+        nonlocal is_killed
+        is_killed = actor is handle
+
+    def get_actor(name: str, namespace: str) -> object:
+        if is_killed and not next(looks):
+            raise ValueError(name)
+        return handle
+
+    monkeypatch.setattr(ray, "kill", kill)
+    monkeypatch.setattr(ray, "get_actor", get_actor)
+    assert Broker().stop()
+    assert next(looks, None) is None
+
+
 def test_a_partition_that_runs_is_found_without_the_controller(cluster: Cluster) -> None:
     cluster.actors = {"Log:t-0": "actor"}
     assert Broker().partition("t", 0) == "actor"

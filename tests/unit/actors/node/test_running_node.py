@@ -47,9 +47,13 @@ class Controller:
 
     def __init__(self) -> None:
         self.report_heard: Report | None = None
+        self.is_dead = threading.Event()  # it answers nothing, until somebody gives that up
         self.refused_epochs: list[int] = []
 
     def report(self, report: Report, timeout_s: float, given_up: "Future[None]") -> None:
+        if self.is_dead.is_set():
+            given_up.result(3_600)
+            return
         self.report_heard = report
 
     def refused(self, node: str, controller_epoch: int, timeout_s: float) -> None:
@@ -337,6 +341,28 @@ def test_an_actor_that_is_gone_is_reported_and_made_anew_by_the_next_order() -> 
     node.node.shutdown()
 
 
+def test_an_actor_that_asks_what_it_shall_obey_is_not_gone() -> None:
+    node = Node().begin()
+    node.serve()
+    assert node.node.order_of(LOG) is not None
+    node.order()
+    wait_for(lambda: node.report().orders == node.number)
+    assert node.states() == [(LOG, "serving")]
+    node.node.shutdown()
+
+
+def test_a_controller_that_wants_a_report_gets_one_at_once() -> None:
+    """The answer of the one before is not waited for."""
+    node = Node().begin()
+    node.controller.is_dead.set()
+    number = node.report().number
+    node.order()  # there is something to report
+    node.controller.is_dead.clear()
+    node.node.want_report()
+    wait_for(lambda: node.report().number > number)
+    node.node.shutdown()
+
+
 def test_what_recovery_tells_is_looked_up() -> None:
     node = Node().begin()
     progress = Progress(*range(len(Progress._fields)))
@@ -410,9 +436,14 @@ def test_a_beginning_that_gets_no_thread_leaves_the_dirs_to_the_next(
                 continue
         break
     assert allowed > 10, "it needs that many"
+    wait_for(lambda: ticking() == 1, what="those that began in vain end")
     wait_for(lambda: node.controller.report_heard is not None)
     node.serve()
     assert node.node.shutdown()
+
+
+def ticking() -> int:
+    return sum(thread.name == "tick" for thread in threading.enumerate())
 
 
 def links() -> int:

@@ -49,6 +49,22 @@ def test_a_call_without_an_answer_in_time_is_told_by_what_it_is_for() -> None:
         silent("opening orders-0").get(0.01)
 
 
+def test_an_answer_that_nobody_needs_any_more_is_not_waited_for() -> None:
+    class Reference(Future[Any]):
+        def future(self) -> Future[Any]:
+            return self
+
+    answer: Call[int] = Call(Reference(), "it")
+    given_up: Future[None] = Future()
+    with pytest.raises(RequestTimedOut, match="no answer within 10 ms"):
+        answer.get_unless(given_up, 0.01)
+    given_up.set_result(None)
+    assert answer.get_unless(given_up, 3_600) is None
+    answer.reference.set_result(7)
+    assert answer.get_unless(given_up, 3_600) == 7, "it is there all the same"
+    assert answer.get_unless(Future(), 3_600) == 7
+
+
 def test_a_dead_actor_is_no_leader() -> None:
     with pytest.raises(NotLeader, match="orders-0"):
         call(ActorDiedError(), what="orders-0").get()

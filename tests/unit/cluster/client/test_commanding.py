@@ -145,6 +145,39 @@ def test_where_nothing_was_changed_the_error_says_so_and_why() -> None:
     assert play.now_s == pytest.approx(60, abs=0.5)
 
 
+def test_a_request_waits_no_longer_than_its_own_time() -> None:
+    """However long the Controller may be away, and whenever it has gone."""
+    play = Play(timeout_s=5.0)
+    play.answers(STARTING)
+    play.later(5.1)
+    error = play.error()
+    assert isinstance(error, NothingChanged)
+    assert error.timeout_ms == 5_000
+    play = Play(timeout_s=70.0)
+    play.later(30)
+    play.answers(AWAY)
+    play.later(41)
+    assert isinstance(play.error(), RequestTimedOut)
+
+
+def test_after_the_request_was_given_up_an_answer_does_not_send_it() -> None:
+    """The error has said that nothing was changed."""
+    play = Play()
+    play.answers(STARTING)
+    play.later(61)
+    assert isinstance(play.error(), NothingChanged)
+    play.answers("id", LOOK)
+    assert play.repeated == [False]
+
+
+def test_a_request_that_was_cancelled_is_not_sent_again() -> None:
+    play = Play()
+    play.answers(STARTING)
+    assert play.future.cancel()
+    play.answers("id", LOOK)
+    assert play.repeated == [False]
+
+
 def test_where_it_may_have_taken_effect_the_error_says_so() -> None:
     play = Play()
     play.answers(AWAY)

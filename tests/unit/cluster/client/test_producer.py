@@ -37,6 +37,7 @@ from raylog.cluster.client.added_partitions import partitions_added
 from raylog.cluster.client.columns import to_table
 from raylog.cluster.client.producer import Producer, SentRecord
 from raylog.cluster.client.producer.failures import MOST_FAILURES
+from raylog.cluster.client.producer.sender import Sender
 from raylog.storage.errors import InvalidRecord, InvalidTopic, OutOfOrderSequence, RecordTooLarge
 from raylog.storage.records import _kernel_py, kernel
 from raylog.storage.records.batch import read_header
@@ -1163,6 +1164,19 @@ def test_a_producer_waits_for_its_id_no_longer_than_it_may(lab: Lab) -> None:
     with pytest.raises(NotLeader, match="the Controller is away"):
         lab.producer(max_block_ms=50)
     assert asked == pytest.approx([0.05, 0.03, 0.01])
+
+
+def test_a_producer_without_an_id_says_why_it_got_none(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pause(_: Sender, seconds: float) -> None:
+        lab.clock.now_s += seconds
+
+    monkeypatch.setattr(Sender, "pause", pause)
+    lab.connection.away = 2
+    with pytest.raises(NotLeader, match="the Controller is away"):
+        lab.producer(max_block_ms=150, retry_backoff_ms=100)
+    assert lab.connection.away == 0, "not asked once more without time"
 
 
 # -- two things at once ----------------------------------------------------------------------------

@@ -118,6 +118,11 @@ def test_a_cluster_that_begins_over_log_dirs_outranks_the_controllers_that_they_
     assert (begun.least_epoch, begun.accepts_older) == (7, True)
 
 
+def test_the_controllers_of_another_cluster_are_not_outranked() -> None:
+    other = replace(member("b"), cluster_id="cluster-2", obeyed_epoch=9)
+    assert home(replace(holder("a", copy("xy", 7)), obeyed_epoch=7), other).least_epoch == 7
+
+
 def test_a_second_cluster_is_refused_and_both_are_named() -> None:
     other = holder("b", copy("z", cluster_id="cluster-2"), "/other")
     with pytest.raises(SeveralClusters, match=r"cluster-1 in /disk.*cluster-2 in /other"):

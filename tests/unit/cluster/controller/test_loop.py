@@ -98,6 +98,16 @@ def test_what_is_answered_can_be_looked_up(stage: Stage) -> None:
     assert stage.loop.snapshot.node_ids == {"a": "ray-a"}
 
 
+def test_a_controller_without_its_epoch_is_not_said_to_be_in_charge() -> None:
+    stage = Stage()
+    stage.disk_error = StorageError("/disk", "EIO")
+    stage.begin()
+    assert not stage.loop.snapshot.is_in_charge
+    stage = Stage()
+    stage.begin()
+    assert stage.loop.snapshot.is_in_charge
+
+
 def test_a_snapshot_stays_as_it_was(stage: Stage) -> None:
     before = stage.loop.snapshot
     stage.play(Asked(request=1, command=CreateTopic(name="t", topic_id="id-t", partitions=1)))
@@ -112,7 +122,7 @@ def test_a_failed_log_is_told_once_and_requests_are_still_refused(stage: Stage) 
         command = CreateTopic(name=f"t{request}", topic_id=f"id-{request}", partitions=1)
         stage.play(Asked(request=request, command=command))
     assert stage.failures == [stage.disk_error]
-    assert [answer.error for answer in stage.answers] == [stage.disk_error] * 2
+    assert [str(answer.error) for answer in stage.answers] == [str(stage.disk_error)] * 2
     assert stage.loop.snapshot.failure is stage.disk_error
 
 

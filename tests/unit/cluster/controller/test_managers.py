@@ -69,10 +69,13 @@ class World:
     def __init__(self) -> None:
         self.recorder = Recorder()
         self.silent: list[str] = []
+        self.refusing: list[str] = []
         self.managers = Managers(self.recorder, self._hear)
 
     def _hear(self, event: Silent) -> None:
         self.silent.append(event.node)
+        if event.is_refused:
+            self.refusing.append(event.node)
 
 
 @pytest.fixture
@@ -137,6 +140,31 @@ def test_a_start_that_meets_a_life_that_has_ended_is_begun_anew_with_the_next(
     assert world.silent == []
 
 
+def test_the_first_start_is_not_begun_anew_for_the_life_that_it_has_made(world: World) -> None:
+    gate = world.recorder.hangs("a")
+    world.managers.start_manager("a")
+    wait_for(lambda: world.recorder.entered == ["a"], what="the start is under way")
+    world.managers.tell("a", orders(1))
+    gate.set()
+    wait_for(lambda: world.recorder.told == [("a", 1)], what="the new life is told")
+    assert world.recorder.started == ["a"]
+
+
+def test_a_start_that_is_begun_anew_is_so_once(world: World) -> None:
+    world.managers.tell("a", orders(1, "before"))
+    wait_for(lambda: world.recorder.told == [("a", 1)], what="the first life is told")
+    world.recorder.starts_in_vain = 1
+    world.managers.start_manager("a")
+    wait_for(lambda: world.recorder.entered == ["a"] * 2, what="the start is under way")
+    gate = world.recorder.hangs("a")
+    world.managers.tell("a", orders(2, "after"))
+    wait_for(lambda: world.recorder.entered == ["a"] * 3, what="it is begun anew")
+    world.managers.tell("a", orders(3, "after"))
+    gate.set()
+    wait_for(lambda: world.recorder.told[1:] == [("a", 3)], what="the new life is told")
+    assert world.recorder.started == ["a"]
+
+
 @pytest.mark.parametrize("error", [LogLocked("/disk"), NotLeader("it", "died"), KeyError("a bug")])
 def test_a_call_that_fails_makes_the_node_silent_and_the_reason_is_kept(
     world: World, error: Exception
@@ -144,6 +172,7 @@ def test_a_call_that_fails_makes_the_node_silent_and_the_reason_is_kept(
     world.recorder.errors["a"] = error
     world.managers.start_manager("a")
     wait_for(lambda: world.silent == ["a"], what="the machine hears it")
+    assert world.refusing == (["a"] if isinstance(error, LogLocked) else [])
     problem = world.managers.problems()["a"]
     assert isinstance(problem, RaylogError)
     del world.recorder.errors["a"]
@@ -171,6 +200,16 @@ def test_a_log_manager_that_is_created_during_a_stop_is_killed(world: World) -> 
     world.managers.start_manager("b")
     world.managers.tell("b", orders(1))
     assert world.recorder.entered == ["a"], "nobody is called any more"
+
+
+def test_the_next_controller_keeps_the_log_manager_that_was_being_started(world: World) -> None:
+    gate = world.recorder.hangs("a")
+    world.managers.start_manager("a")
+    wait_for(lambda: world.recorder.entered == ["a"], what="it is being started")
+    world.managers.stop(0.01, is_end=False)
+    gate.set()
+    wait_for(lambda: world.recorder.forgotten == ["a"], what="the line ends")
+    assert world.recorder.killed == []
 
 
 def test_a_node_that_left_is_told_nothing_until_it_is_back(world: World) -> None:

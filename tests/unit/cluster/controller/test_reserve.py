@@ -57,6 +57,7 @@ def test_it_is_given_up_piece_by_piece_until_nothing_is_left(fs: MemoryFileSyste
         assert reserve.size_bytes == RESERVE_BYTES - pieces * PIECE_BYTES
     assert pieces == RESERVE_BYTES // PIECE_BYTES
     assert not fs.exists(PATH)
+    assert not fs.crash("flushed", names="flushed").exists(PATH), "its room is free on the disk"
 
 
 def test_it_takes_no_room_where_there_is_little(fs: MemoryFileSystem) -> None:
@@ -74,9 +75,12 @@ def test_where_others_were_faster_it_gives_back_what_it_took(fs: MemoryFileSyste
     reserve = Reserve(fs, "/disk")
     reserve.make()
     reserve.give_up_piece()
-    with fs.failing(DiskFull, "append"), pytest.raises(DiskFull):
+    reserve.give_up_piece()
+    fs.fail_at(fs.operations + 1, DiskFull)
+    with pytest.raises(DiskFull):
         reserve.make()
-    assert reserve.size_bytes == RESERVE_BYTES - PIECE_BYTES
+    assert f"append {PATH}" in fs.log[-3:], "it took a piece, and not the second one"
+    assert reserve.size_bytes == RESERVE_BYTES - 2 * PIECE_BYTES
 
 
 def test_on_a_disk_that_fails_there_is_none(fs: MemoryFileSystem) -> None:

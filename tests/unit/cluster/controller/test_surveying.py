@@ -97,6 +97,9 @@ def test_a_log_dir_says_which_controller_it_has_obeyed(fs: MemoryFileSystem) -> 
     assert (holder.obeyed_epoch, holder.problem) == (7, "")
     assert holder.copy is not None
     assert (damaged.obeyed_epoch, damaged.problem) == (-1, "")
+    fs.write_file("/disk/meta.properties", b"nonsense")
+    (unreadable,) = survey(fs, "n", ["/disk"])
+    assert (unreadable.obeyed_epoch, unreadable.copy) == (7, None)
 
 
 def test_metadata_that_cannot_be_read_is_there_all_the_same(fs: MemoryFileSystem) -> None:
