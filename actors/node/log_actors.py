@@ -18,7 +18,22 @@ from raylog.storage.names import TopicPartition
 SAYS_TIMEOUT_S = 10.0
 
 
-class LogActors(Protocol):
+class AskedActors(Protocol):
+    """What is asked of LogActors that are there."""
+
+    def says_all(
+        self, partitions: Collection[TopicPartition], timeout_s: float = SAYS_TIMEOUT_S
+    ) -> Mapping[TopicPartition, LogSays | RaylogError | None]:
+        """As ``LogActors.says``, of many at once, for ``timeout_s`` in all."""
+
+    def learn(self, order: LogOrder) -> LogSays:
+        """Have an actor that waits for its config learn it, and open its log."""
+
+    def running(self) -> Set[TopicPartition]:
+        """The partitions whose names actors have, on any node."""
+
+
+class LogActors(AskedActors, Protocol):
     """The LogActors of a namespace, by the names of their partitions."""
 
     def start(self, spec: LogSpec) -> None:
@@ -26,14 +41,6 @@ class LogActors(Protocol):
 
     def says(self, partition: TopicPartition, timeout_s: float = SAYS_TIMEOUT_S) -> LogSays | None:
         """What the actor says; None where no actor has the name."""
-
-    def says_all(
-        self, partitions: Collection[TopicPartition], timeout_s: float = SAYS_TIMEOUT_S
-    ) -> Mapping[TopicPartition, LogSays | RaylogError | None]:
-        """As ``says``, of many at once, for ``timeout_s`` in all."""
-
-    def learn(self, order: LogOrder) -> LogSays:
-        """Have an actor that waits for its config learn it, and open its log."""
 
     def reconfigure(self, order: LogOrder) -> LogSays:
         """Have the actor obey the order's config, unless it obeys a newer one."""
@@ -54,9 +61,6 @@ class LogActors(Protocol):
 
     def is_there(self, partition: TopicPartition) -> bool:
         """Whether an actor has the name."""
-
-    def running(self) -> Set[TopicPartition]:
-        """The partitions whose names actors have, on any node."""
 
     def nodes(self) -> Set[str]:
         """Ray's ids of the nodes that are up."""

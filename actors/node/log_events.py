@@ -26,7 +26,7 @@ from raylog.actors.node.instructions import (
 )
 from raylog.actors.node.log_book import LogBook, Unnamed
 from raylog.actors.node.log_states import CopyBeside, LogWork, NodeLog, is_unchanged
-from raylog.storage.errors import RaylogError, StorageError
+from raylog.storage.errors import LogLocked, RaylogError, StorageError
 from raylog.storage.names import TopicPartition
 
 
@@ -258,9 +258,14 @@ class LogEvents:
         if error is None:
             self._book.drop_folder(log, work.directory_id)
             return
+        if isinstance(error, LogLocked) and not self._has_actor(log.id.partition):
+            self._book.kill(log.id.partition)  # it was silent when the LogManager began
         log.problem = error
         if log.state == "found":
             log.state, log.home = "failed", work.directory_id
+
+    def _has_actor(self, partition: TopicPartition) -> bool:
+        return any(log.has_actor for log in self._book.of(partition))
 
     def _put_aside(self, log: NodeLog, work: PutAside, error: RaylogError | None) -> None:
         log.asides.discard(work.directory_id)

@@ -60,7 +60,7 @@ class LogOrders:
 
     def _serve(self, order: Serve | Move) -> bool:
         log = self._book.logs.get(order.log)
-        if log is None or isinstance(log.want, Remove):
+        if log is None or _is_being_removed(log):
             return False
         is_online = self._book.places.is_online(order.directory_id)
         if order.directory_id not in log.folders or not is_online:
@@ -130,6 +130,11 @@ def _is_same(want: Want | None, order: Want) -> bool:
         dirs = want.directory_id, want.target_id
         return dirs == (order.directory_id, order.target_id)
     return type(want) is type(order)
+
+
+def _is_being_removed(log: NodeLog) -> bool:
+    """Whether a log is to be removed, and that has not failed: else the newest order counts."""
+    return isinstance(log.want, Remove) and log.state != "failed"
 
 
 def _is_in_use(log: NodeLog, directory_id: str) -> bool:

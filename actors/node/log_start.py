@@ -268,7 +268,14 @@ class LogStart:
         )
 
     def _check_here(self, says: LogSays) -> None:
-        """Raise NotLeader where it lives on another node that is up."""
+        """Raise NotLeader where it lives on another node that is up, and may be needed there.
+
+        One that waits for its config has opened nothing. If its log is another topic's, nobody
+        orders it any more: two topics have one name only after each other.
+        """
+        is_waiting = says.state in ("new", "learning")
+        if is_waiting and says.log != self._work.log:
+            return
         if says.node_id != self._facts.node_id and says.node_id in self._actors.nodes():
             self._is_elsewhere = True
             why = f"its LogActor lives on another node ({says.node_id}), which is up"

@@ -300,14 +300,15 @@ class OnlineDir:
             self._names[log.partition] = log.topic_id
 
     def lost_identities(self) -> list[TopicPartition]:
-        """The partitions whose folder does not say any more whose it is.
+        """The partitions whose folder does not say whose it is.
 
-        It reads a small file of each partition.
+        It reads a small file of each partition. Each is told again and again: its actor's word may
+        not have been written, since the disk was full.
         """
         with self._memory:
-            named = [partition for partition, topic_id in self._names.items() if topic_id]
+            names = list(self._names)
         lost: list[TopicPartition] = []
-        for partition in named:
+        for partition in names:
             if self._is_identity_lost(self.folder(partition)):
                 lost.append(partition)
         with self._memory:

@@ -66,7 +66,7 @@ from raylog.actors.node.starting import started
 from raylog.actors.node.tasks import EachDir, Repeating
 from raylog.actors.node.timer import Timer
 from raylog.actors.node.upkeep_hands import UpkeepActors, UpkeepHands
-from raylog.actors.node.workers import Pools
+from raylog.actors.node.workers import Pools, Workers
 from raylog.actors.node_messages import LogOrder
 from raylog.storage.clock import Clock
 from raylog.storage.errors import OutOfResources, RaylogError, StorageError
@@ -82,6 +82,8 @@ UPKEEP_LOOK_INTERVAL_S = 3.0
 MEASURE_INTERVAL_S = 5.0
 # It reads the ``partition.metadata`` of every folder.
 IDENTITY_INTERVAL_S = 30.0
+# Actors that Ray has started again and that wait for their config: so many are told at once.
+TAUGHT_AT_ONCE = 8
 # For the write of a small file; a healthy disk takes milliseconds.
 CLEANER_TIMEOUT_S = 5.0
 
@@ -203,6 +205,7 @@ class RunningNode:
             served=shell.served,
             order_of=shell.order_of,
             tell=shell.tell,
+            teach=Workers("teach-log", TAUGHT_AT_ONCE).run,
         )
         self._writes = Pools(1)  # of cleaner offsets, by log dir
         self._lock = threading.Lock()  # of what follows

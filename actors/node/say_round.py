@@ -7,16 +7,14 @@ from functools import partial
 from raylog.actors.control import LogId
 from raylog.actors.events import warn
 from raylog.actors.node.events import ActorGone, ActorSaid, DirFailed, Event, Served
-from raylog.actors.node.log_actors import LogActors, served_of
+from raylog.actors.node.log_actors import AskedActors, served_of
 from raylog.actors.node.log_start import LogDisk
-from raylog.actors.node.workers import Workers
 from raylog.actors.node_messages import LogOrder, LogSays
 from raylog.storage.errors import RaylogError, StorageError
 
 logger = logging.getLogger(__name__)
 
-# Actors that Ray has started again and that wait for their config: so many are told at once.
-TAUGHT_AT_ONCE = 8
+Job = Callable[[], None]
 
 
 class SayRound:
@@ -24,22 +22,26 @@ class SayRound:
 
     def __init__(
         self,
-        actors: LogActors,
+        actors: AskedActors,
         disk: LogDisk,
         *,
         node_id: str,
         served: Callable[[], Sequence[Served]],
         order_of: Callable[[LogId], LogOrder | None],
         tell: Callable[[Event], object],
+        teach: Callable[[Job], object],
     ) -> None:
-        """``served``: what the machine has heard last. ``node_id``: Ray's, of this node."""
+        """``served``: what the machine has heard last. ``node_id``: Ray's, of this node.
+
+        ``teach``: have a job done that waits for one actor, beside the round.
+        """
         self._actors = actors
         self._disk = disk
         self._node_id = node_id
         self._served = served
         self._order_of = order_of
         self._tell = tell
-        self._teachers = Workers("teach-log", TAUGHT_AT_ONCE)
+        self._teach_beside = teach
 
     def __call__(self) -> None:
         """Ask all at once, for 10 s in all; tell what each has said."""
@@ -63,7 +65,7 @@ class SayRound:
             case "ended":
                 self._tell(ActorGone(partition=before.log.partition))
             case "new" | "learning":
-                self._teachers.run(partial(self._teach, says.log))
+                self._teach_beside(partial(self._teach, says.log))
             case "opening":
                 pass  # it serves again soon, or ends
 

@@ -23,7 +23,7 @@ from typing import Literal
 from raylog.actors.control import LogId
 from raylog.actors.node.dirs import Found
 from raylog.actors.node.events import Folder, Served, Started, UpkeepKind
-from raylog.actors.node.log_actors import LogActors, served_of
+from raylog.actors.node.log_actors import AskedActors, served_of
 from raylog.actors.node.log_start import LogDisk
 from raylog.actors.node_messages import LogSays
 from raylog.storage.names import TopicPartition
@@ -37,7 +37,7 @@ def started(
     found: Found,
     *,
     disk: LogDisk,
-    actors: LogActors,
+    actors: AskedActors,
     node_id: str,
     upkeep: tuple[UpkeepKind, ...],
     room: int,
@@ -74,7 +74,7 @@ def started(
     )
 
 
-def _ask(found: Found, actors: LogActors) -> dict[TopicPartition, LogSays]:
+def _ask(found: Found, actors: AskedActors) -> dict[TopicPartition, LogSays]:
     """What those actors say that may serve from here; those that do not answer are left out."""
     here = {folder.partition for folder in found.folders if not folder.is_copy}
     is_all_known = all(dir.state == "online" for dir in found.dirs)

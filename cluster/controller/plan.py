@@ -15,6 +15,7 @@ creating in a dir     it serves                                    record: onlin
 creating, online      found, failed, an older config, a problem    Serve
 creating, online      nothing of it                                nothing: it is missing
 any of these          a newer config than there is                 record: a newer one
+online, moving        it serves in another dir of the node         record: online in that dir
 moving                anything of it                               Move; Serve where elsewhere
 moving                moved, and no order is under way             record: online in the target
 moving                a problem, or the target is not usable       record: online where it was
@@ -320,7 +321,7 @@ class _NodePlan:
             return
         entries = self._entries.get(record.log, [])
         here = next((entry for entry in entries if entry.directory_id == record.directory), None)
-        if here is None and record.state == "online" and self._plan_place(record, entries):
+        if record.state == "online" and self._plan_place(record, entries):
             return
         is_alone = all(entry is here for entry in entries)
         topic = self._desired.topics[record.log.topic_id]
@@ -342,13 +343,16 @@ class _NodePlan:
     def _plan_place(self, record: PartitionRecord, entries: Iterable[LogReport]) -> bool:
         """Whether the log is served from another log dir of its node than the recorded one.
 
-        The metadata was rolled back, to before a move: the living actor's word counts.
+        The metadata was rolled back, to before a move, or before its end: the living actor's word
+        counts. What lies in the recorded dir is what the log was before.
         """
         if record.log in self._seen.under_way:
             return False
         for entry in entries:
-            if entry.state == "serving" and self._is_usable(entry.directory_id):
-                self.records.append(replace(record, directory=entry.directory_id))
+            is_elsewhere = entry.directory_id != record.directory
+            if entry.state == "serving" and is_elsewhere and self._is_usable(entry.directory_id):
+                moved = replace(record, state="online", directory=entry.directory_id, target=None)
+                self.records.append(moved)
                 return True
         return False
 
@@ -373,6 +377,8 @@ class _NodePlan:
             self.records.append(replace(record, state="online", target=None))
             return
         if not entries or not self._is_usable(record.directory):
+            return
+        if self._plan_place(record, entries):
             return
         if here is None:  # the end of the move before is not done yet
             self._order_serve(record)

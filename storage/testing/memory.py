@@ -29,7 +29,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
-from typing import Literal
+from typing import Literal, Self
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import (
@@ -220,16 +220,14 @@ class MemoryFileSystem:
         finally:
             self._fault_everywhere = None
 
-    def crash(
-        self, survives: Survives = "all", *, names: Survives = "all", seed: int = 0
-    ) -> "MemoryFileSystem":
+    def crash(self, survives: Survives = "all", *, names: Survives = "all", seed: int = 0) -> Self:
         """The file system that the next process finds; this one stays as it is.
 
         ``survives``: what of the contents never flushed survives: "all", none ("flushed"), or of
         each file a prefix of random length ("torn"). ``names``: the same of changes to names that
         were never synced.
         """
-        found = MemoryFileSystem(
+        found = type(self)(
             self._root.after_crash(survives, names, Random(seed), {}), self._next_inode
         )
         found.size_bytes = self.size_bytes

@@ -115,8 +115,7 @@ class PerfectNode:
                 case Serve():
                     self._serve(order)
                 case Move():
-                    moved = entry(order.log, order.directory_id, "moved", moved_to=order.target_id)
-                    self.logs[order.log, order.directory_id] = moved
+                    self._move(order)
                 case Remove():
                     self._drop(order.log)
                     self.removed.append(order.log)
@@ -139,6 +138,13 @@ class PerfectNode:
         online = [name for name, found in self.dirs.items() if found.state == "online"]
         home = min(online, key=lambda name: sum(place == name for _, place in self.logs))
         self.logs[log, home] = entry(log, home, "found")
+
+    def _move(self, order: Move) -> None:
+        if (order.log, order.directory_id) not in self.logs:
+            return
+        self._drop(order.log)
+        moved = entry(order.log, order.directory_id, "moved", moved_to=order.target_id)
+        self.logs[order.log, order.directory_id] = moved
 
     def _serve(self, order: Serve) -> None:
         if self.dirs[order.directory_id].state == "offline":

@@ -17,13 +17,13 @@ class Clockwork:
         self.now_ms = 0
         self.events = 0
         self.trace: deque[str] = deque(maxlen=TRACE_LENGTH)
-        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._queue: list[tuple[int, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
 
-    def after(self, delay_ms: int, happen: Callable[[], None]) -> None:
+    def after(self, delay_ms: int, happen: Callable[[], object]) -> None:
         heapq.heappush(self._queue, (self.now_ms + delay_ms, next(self._numbers), happen))
 
-    def soon(self, happen: Callable[[], None], *, most_ms: int) -> None:
+    def soon(self, happen: Callable[[], object], *, most_ms: int) -> None:
         """At some moment from now to ``most_ms`` later; mostly soon."""
         self.after(self.some(most_ms), happen)
 

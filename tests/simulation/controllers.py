@@ -123,6 +123,8 @@ class SimController:
         error, shortage = self.world.metadata.append(
             append.records, may_use_reserve=append.may_use_reserve
         )
+        if shortage is not None:
+            self.world.truth.situations["a piece of the metadata's reserve is used"] += 1
         if error is None:
             self.tell(Appended(token=append.token, shortage=shortage))
         else:
@@ -130,5 +132,4 @@ class SimController:
 
     def _make_reserve(self) -> None:
         if self.is_alive:
-            self.world.metadata.has_reserve = True
-            self.tell(ReserveMade())
+            self.tell(ReserveMade(problem=self.world.metadata.make_reserve()))

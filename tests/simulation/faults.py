@@ -7,13 +7,22 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.simulation.disks import COPY, LOG
+from raylog.actors.control import LogId
+from raylog.storage.state.properties import META_PROPERTIES, PARTITION_METADATA
+from tests.simulation.disks import COPY, LOG, SimDir, SimFolder
 
 if TYPE_CHECKING:
+    from tests.simulation.nodes import SimNode
     from tests.simulation.world import World
 
 # How long something is paused, cut, failed or away.
 SHORT_MS, LONG_MS = 2_000, 60_000
+CUT_MS = 90_000
+# Long enough to be noticed; the other nodes are well meanwhile, and have been for a while.
+SHORT_OF_ROOM_MS = 2_000, 8_000
+# So many kinds of faults meet in a seed. Where they are few, what takes long has the time for it.
+KINDS = 2, 4, 8, 14
+DAMAGED = b"damaged"
 
 
 class Nemesis:
@@ -32,17 +41,29 @@ class Nemesis:
             self.kill_pair,
             self.lose_node,
             self.cut_node,
+            self.alter_behind_cut,
+            self.kill_behind_reports,
             self.fail_disk,
             self.fill_disk,
+            self.fill_before_creation,
+            self.fill_at_creation,
             self.hang_disk,
+            self.run_short,
+            self.strain_epoch,
             self.damage_identity,
+            self.damage_meta,
             self.kill_upkeep,
             self.fail_append,
+            self.fill_metadata,
             self.restore_metadata,
+            self.restore_around_move,
         ]
-        self._faults = [fault for fault in all_faults if self._chance.random() < 0.5]
+        self._faults = self._chance.sample(all_faults, self._chance.choice(KINDS))
         self._gap_ms = self._chance.choice((1_500, 4_000, 12_000))
         self.is_over = False
+        self._is_to_fill_at_creation = False
+        # What is damaged now and will be as it was, by node and path.
+        self.to_be_written_back: dict[tuple[str, str], Callable[[], None]] = {}
 
     def begin(self) -> None:
         self._world.clockwork.after(self._chance.randint(1, self._gap_ms), self._strike)
@@ -56,7 +77,7 @@ class Nemesis:
         fault()
         self.begin()
 
-    def _for_a_while(self, undo: Callable[[], None]) -> None:
+    def _for_a_while(self, undo: Callable[[], object]) -> None:
         most_ms = self._chance.choice((SHORT_MS, LONG_MS))
         self._world.clockwork.after(self._chance.randint(100, most_ms), undo)
 
@@ -117,38 +138,164 @@ class Nemesis:
         self._world.cuts |= cuts
         self._for_a_while(lambda: self._world.cuts.difference_update(cuts))
 
+    def alter_behind_cut(self) -> None:
+        """Topics are altered while a node hears nothing, for longer than an alter waits."""
+        key = self._chance.choice(self._world.nodes).key
+        cut = (key, "down")
+        self._world.cuts.add(cut)
+        self._world.users.alter_all()
+        after_ms = self._chance.randint(30_000, CUT_MS)
+        self._world.clockwork.after(after_ms, lambda: self._world.cuts.discard(cut))
+
+    def kill_behind_reports(self) -> None:
+        """A LogManager dies whose last reports are still on their way; maybe a dir fails then."""
+        node = self._chance.choice(self._world.nodes)
+        self._world.slow.add(node.key)
+
+        def kill() -> None:
+            self._world.slow.discard(node.key)
+            if self._chance.random() < 0.7:
+                self._break(self._chance.choice(node.dirs))
+            self._world.manager_dies(node)
+
+        self._world.clockwork.after(self._chance.randint(500, 8_000), kill)
+
     # -- disks -------------------------------------------------------------------------------------
 
+    def _some_dir(self) -> tuple["SimNode", SimDir]:
+        node = self._chance.choice(self._world.nodes)
+        return node, self._chance.choice(node.dirs)
+
     def fail_disk(self) -> None:
-        dir = self._chance.choice(self._chance.choice(self._world.nodes).dirs)
-        dir.failure, dir.failed_ms = "an fsync failed", self._world.clockwork.now_ms
+        _, dir = self._some_dir()
+        self._break(dir)
+
+    def _break(self, dir: SimDir) -> None:
+        """It takes no writes any more, or answers nothing at all."""
+        dir.broken = self._chance.choice(("writes", "all"))
+        dir.failed_ms = self._world.clockwork.now_ms
         self._world.clockwork.after(
-            self._chance.randint(5_000, LONG_MS), lambda: setattr(dir, "failure", "")
+            self._chance.randint(5_000, LONG_MS), lambda: setattr(dir, "broken", "")
         )
 
     def fill_disk(self) -> None:
-        dir = self._chance.choice(self._chance.choice(self._world.nodes).dirs)
-        dir.is_full = True
+        node, dir = self._some_dir()
+        dir.is_full, node.trouble_ms = True, self._world.clockwork.now_ms
         self._for_a_while(lambda: setattr(dir, "is_full", False))
 
+    def fill_before_creation(self) -> None:
+        """A node's disks are full, and nobody has measured that when a topic is created."""
+        node = self._chance.choice(self._world.nodes)
+        self._set_full(node, True)
+        self._for_a_while(lambda: self._set_full(node, False))
+        self._world.users.create_everywhere()
+
+    def fill_at_creation(self) -> None:
+        """A node's disks are full when it has just been told to make a partition."""
+        self._is_to_fill_at_creation = True
+        self._world.users.create_everywhere()
+
+    def folder_is_ordered(self, node: "SimNode") -> None:
+        """The node is about to make a folder."""
+        if self._is_to_fill_at_creation and not self.is_over:
+            self._is_to_fill_at_creation = False
+            self._world.truth.situations["full between order and creation"] += 1
+            self._set_full(node, True)
+            full_ms = self._chance.randint(*SHORT_OF_ROOM_MS)
+            self._world.clockwork.after(full_ms, lambda: self._set_full(node, False))
+
     def hang_disk(self) -> None:
-        dir = self._chance.choice(self._chance.choice(self._world.nodes).dirs)
-        dir.is_hanging = True
-        self._for_a_while(lambda: setattr(dir, "is_hanging", False))
+        _, dir = self._some_dir()
+        most_ms = self._chance.choice((SHORT_MS, LONG_MS))
+        dir.hangs_until_ms = self._world.clockwork.now_ms + self._chance.randint(100, most_ms)
+
+    def run_short(self) -> None:
+        """A LogManager has no descriptor left."""
+        node = self._chance.choice(self._world.nodes)
+        self._set_short(node, True)
+        self._for_a_while(lambda: self._set_short(node, False))
+
+    def _set_full(self, node: "SimNode", is_full: bool) -> None:
+        node.trouble_ms = self._world.clockwork.now_ms
+        for dir in node.dirs:
+            dir.is_full = is_full
+
+    @staticmethod
+    def _set_short(node: "SimNode", is_short: bool) -> None:
+        for dir in node.dirs:
+            dir.is_short = is_short
+
+    def strain_epoch(self) -> None:
+        """A shortage, or a disk that hangs, when the next Controller's epoch is to be written."""
+        strain = self._chance.choice((self.fill_disk, self.hang_disk, self.run_short))
+        strain()
+        self._world.controller_dies()
 
     def damage_identity(self) -> None:
+        """A ``partition.metadata`` cannot be read; maybe somebody writes it back later."""
         folders = [
-            (node, dir, folder)
+            (node, folder)
             for node in self._world.nodes
             for dir in node.dirs
-            for folder in dir.folders
-            if folder.kind in (LOG, COPY) and folder.owner is not None
+            for folder in node.disks.folders(dir)
+            if folder.kind in (LOG, COPY) and folder.read_id is not None
         ]
-        if folders:
-            node, dir, folder = self._chance.choice(folders)
-            folder.is_identity_lost = True
-            if node.manager is not None and self._chance.random() < 0.5:
-                node.manager.identity_lost(dir, folder)
+        is_to_be_written_back = self._chance.random() < 0.7
+        if not is_to_be_written_back:
+            # What nobody serves and nobody mends is never served again.
+            folders = [
+                (node, folder)
+                for node, folder in folders
+                if self._world.ray.owner(folder.path) is not None
+            ]
+        if not folders:
+            return
+        node, folder = self._chance.choice(folders)
+        if folder.topic_id is not None:
+            log = LogId(partition=folder.partition, topic_id=folder.topic_id)
+            self._world.truth.unnamed.add(log)
+        path = f"{folder.path}/{PARTITION_METADATA}"
+        self._damage(node, path, is_to_be_written_back=is_to_be_written_back)
+        self._chance.choice((self._look, self._kill_owner, self._nothing))(node, folder)
+
+    def _look(self, node: "SimNode", folder: SimFolder) -> None:
+        if node.manager is not None and node.manager.is_answering:
+            node.manager.look_at_identities()
+
+    def _kill_owner(self, node: "SimNode", folder: SimFolder) -> None:
+        owner = self._world.ray.owner(folder.path)
+        if owner is not None:
+            self._world.actor_dies(owner)
+
+    def _nothing(self, node: "SimNode", folder: SimFolder) -> None:
+        """Nobody has noticed yet."""
+
+    def damage_meta(self) -> None:
+        """A ``meta.properties`` cannot be read, and is written back later."""
+        node, dir = self._some_dir()
+        dir.failed_ms = self._world.clockwork.now_ms
+        self._damage(node, f"{dir.path}/{META_PROPERTIES}", is_to_be_written_back=True)
+
+    def _damage(self, node: "SimNode", path: str, *, is_to_be_written_back: bool) -> None:
+        content = node.disks.content(path)
+        if content in (None, DAMAGED):
+            return
+        node.disks.tamper(path, DAMAGED)
+
+        def write_back() -> None:
+            self.to_be_written_back.pop((node.key, path), None)
+            if node.disks.content(path) == DAMAGED:
+                self._world.truth.situations["written back"] += 1
+                node.disks.tamper(path, content)
+
+        if is_to_be_written_back:
+            self.to_be_written_back[node.key, path] = write_back
+            self._for_a_while(write_back)
+
+    def write_back_all(self) -> None:
+        """Nothing is damaged any more that somebody can mend."""
+        for write_back in list(self.to_be_written_back.values()):
+            write_back()
 
     # -- the rest ----------------------------------------------------------------------------------
 
@@ -158,8 +305,32 @@ class Nemesis:
     def fail_append(self) -> None:
         self._world.metadata.fails_next = self._chance.choice(("full", "fsync"))
 
+    def fill_metadata(self) -> None:
+        """The metadata's disk is full: only its reserve is left."""
+        self._world.metadata.is_full = True
+        self._for_a_while(lambda: setattr(self._world.metadata, "is_full", False))
+
     def restore_metadata(self) -> None:
         """Somebody puts an older copy of the metadata in place, and starts the Controller."""
         if self._chance.random() < 0.3:
+            self._restore()
+
+    def restore_around_move(self) -> None:
+        """Metadata is copied while a log is being moved, and put back later."""
+        move = self._world.users.some_move()
+        if move is None:
+            return
+        self._world.users.ask(move)
+        self._world.clockwork.soon(self._back_up, most_ms=10_000)
+        self._world.clockwork.after(self._chance.randint(2_000, 40_000), self._restore)
+
+    def _back_up(self) -> None:
+        records = self._world.truth.desired.partitions.values()
+        if any(record.state == "moving" for record in records):
+            self._world.truth.situations["backup during a move"] += 1
+        self._world.metadata.back_up()
+
+    def _restore(self) -> None:
+        if not self.is_over:
             self._world.controller_dies()
             self._world.metadata.restore()

@@ -1,18 +1,22 @@
 """Run the simulation with each planted error: ``./dev simulate --mutants``.
 
-Each error has a process of its own, ``python -m tests.simulation.hunt NUMBER``, which plants it
-before it imports the machines.
+Each error has a process of its own, ``python -m tests.simulation.hunt INDEX``, which plants it
+before it imports the machines, and looks for the first seed that fails. With ``SEED`` behind it,
+it looks at that seed, and then at the first FEW_SEEDS: what a machine does has an influence on what
+happens in each seed.
 """
 
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.simulation.mutants import MOST_SEEDS, MUTANTS, Mutant
 from tests.simulation.planted import plant
 
 AT_ONCE = 2
+FEW_SEEDS = 40
 CAUGHT, BLIND = 0, 1
 
 
@@ -39,21 +43,25 @@ def _hunt_in_process(index: int) -> tuple[int, str]:
     return ended.returncode, said
 
 
-def hunt(mutant: Mutant) -> int:
-    """Run seeds until one fails; returns CAUGHT if one did."""
-    plant(mutant.module, mutant.old, mutant.new)
+def hunt(mutant: Mutant, seeds: Sequence[int]) -> int:
+    """Run these seeds until one fails; returns CAUGHT if one did."""
+    plant(mutant.module, (mutant.old, mutant.new), *mutant.also)
+    for module, old, new in mutant.beside:
+        plant(module, (old, new))
     from tests.simulation.world import World
 
-    for seed in range(MOST_SEEDS):
+    for seed in seeds:
         try:
             World(seed).run()
         except Exception as error:
             why = str(error) or "an assertion of a machine"
             print(f"seed {seed:3}: {why[:120]}")
             return CAUGHT
-    print(f"not found in {MOST_SEEDS} seeds")
+    print(f"not found in {len(seeds)} seeds")
     return BLIND
 
 
 if __name__ == "__main__":
-    sys.exit(hunt(MUTANTS[int(sys.argv[1])]))
+    index, *known = map(int, sys.argv[1:])
+    seeds = [*known, *range(FEW_SEEDS)] if known else range(MOST_SEEDS)
+    sys.exit(hunt(MUTANTS[index], seeds))

@@ -40,11 +40,16 @@ class Truth:
         # logs that were committed to be removed, whose folders must not become strays; after a
         # restore of metadata a log may have a second folder, of which nobody knows
         self._removing: set[LogId] = set()
+        # where a move was to end that was given up: the log may lie there already
+        self._moves_given_up: set[tuple[LogId, str]] = set()
+        # logs of which a folder did not say for a while whose it is
+        self.unnamed: set[LogId] = set()
         self._was_restored = False
         # the lives of LogManagers in order, by node, and those of them that were a fresh start
         self._lives: dict[str, list[str]] = {}
         self._fresh: set[str] = set()
         self._epochs: dict[str, int] = {}  # the highest that a life has reported
+        self.reports: dict[str, Report] = {}  # the last one of each node
         self.situations: Counter[str] = Counter()
 
     def replay(self, records: list[Record]) -> None:
@@ -87,7 +92,11 @@ class Truth:
         before = self.desired.partitions.get(record.log)
         if before is not None and before.directory is not None:
             self._given_up.add((record.log, before.directory))
-        if record.directory is not None and record.state != "removing":
+        if before is not None and before.target not in (None, record.directory, record.target):
+            self._moves_given_up.add((record.log, before.target))
+        is_wanted = record.directory is not None and record.state != "removing"
+        # Orders of before a restore may still be on their way.
+        if is_wanted and record.directory is not None and not self._was_restored:
             self._given_up.discard((record.log, record.directory))
 
     # -- asked where it could break ----------------------------------------------------------------
@@ -98,14 +107,17 @@ class Truth:
 
     def renamed(self, dir: SimDir, folder: SimFolder, kind: str) -> None:
         """A folder is about to be doomed, or put aside."""
-        log = LogId(partition=folder.partition, topic_id=folder.topic_id)
         self.situations[kind] += 1
-        expect(folder.owner is None, f"{kind}: a folder under its writer: {log}")
-        is_removed = kind == STRAY and log in self._removing and not folder.is_identity_lost
-        is_removed = is_removed and not self._was_restored
+        if folder.topic_id is None:
+            return  # nobody has ever served it
+        log = LogId(partition=folder.partition, topic_id=folder.topic_id)
+        # A folder that nobody has ever opened is empty.
+        is_removed = kind == STRAY and log in self._removing and log not in self.unnamed
+        is_removed = is_removed and not self._was_restored and folder.lives > 0
+        is_removed = is_removed and (log, dir.directory_id) not in self._moves_given_up
         expect(not is_removed, f"{log} was to be removed, and is kept as a stray")
         record = self.desired.partitions.get(log)
-        if record is None or record.state == "removing" or folder.served_by == 0:
+        if record is None or record.state == "removing" or folder.lives == 0:
             return
         is_given_up = (log, dir.directory_id) in self._given_up
         expect(
@@ -167,6 +179,7 @@ class Truth:
         before = self._epochs.get(report.life, -1)
         expect(report.controller_epoch >= before, f"{report.node} obeys a lower epoch")
         self._epochs[report.life] = report.controller_epoch
+        self.reports[report.node] = report
 
     def told(self, order: Serve | Move) -> None:
         """A Controller sends an order: what it follows from is on the disk."""
@@ -180,7 +193,7 @@ class Truth:
 
     def validate(self, ray: SimRay) -> None:
         self.desired.validate()
-        owners = [actor.folder for actor in ray.named.values() if actor.is_alive]
-        expect(len({id(folder) for folder in owners}) == len(owners), "two actors have one folder")
+        owners = [(actor.node, actor.path) for actor in ray.named.values() if actor.lock]
+        expect(len(set(owners)) == len(owners), "two actors have one folder")
         for partition, actor in ray.named.items():
             expect(actor.log.partition == partition, "an actor serves another's name")

@@ -13,17 +13,28 @@ MOST_SEEDS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """In the source of ``module``, ``new`` takes the place of ``old``, which is there once."""
+    """In the source of ``module``, ``new`` takes the place of ``old``, which is there once.
+
+    ``also``: another old and new text each, of a line that hides the error; ``beside``: the same in
+    another module, whose name comes first.
+
+    ``seed``: the first that found it, when the table in docs/TESTING.md was made; MOST_SEEDS where
+    that is not known for the simulation of today.
+    """
 
     number: int
+    seed: int
     what: str
     module: str
     old: str
     new: str
+    also: tuple[tuple[str, str], ...] = ()
+    beside: tuple[tuple[str, str, str], ...] = ()
 
 
 MUTANTS = (
     Mutant(
+        seed=MOST_SEEDS,
         number=1,
         what="a right to remove records never ends",
         module=f"{NODE}.confirmed_logs",
@@ -31,6 +42,7 @@ MUTANTS = (
         new="CONFIRMED_FOR_MS = 20_000_000",
     ),
     Mutant(
+        seed=2,
         number=1,
         what="an alter is answered before the nodes report it",
         module=f"{CONTROLLER}.waiting",
@@ -38,6 +50,7 @@ MUTANTS = (
         new="if False:",
     ),
     Mutant(
+        seed=18,
         number=1,
         what="config versions begin where the metadata says, not at the epoch",
         module=f"{CONTROLLER}.desired",
@@ -45,6 +58,7 @@ MUTANTS = (
         new="return version + 1",
     ),
     Mutant(
+        seed=27,
         number=2,
         what="producer ids begin where the metadata says, not at the epoch",
         module=f"{CONTROLLER}.desired",
@@ -52,6 +66,7 @@ MUTANTS = (
         new="return self.next_producer_id",
     ),
     Mutant(
+        seed=0,
         number=2,
         what="an epoch is obeyed that no log dir has",
         module=f"{NODE}.epoch_gate",
@@ -59,6 +74,38 @@ MUTANTS = (
         new="if False:",
     ),
     Mutant(
+        seed=4,
+        number=2,
+        what="an epoch counts as written where a log dir has failed",
+        module=f"{NODE}.machine",
+        old="""        if error is None:
+            self._gate.read(""",
+        new="""        if error is None or not isinstance(error, DiskFull):
+            self._gate.read(""",
+    ),
+    Mutant(
+        seed=3,
+        number=2,
+        what="the name of a new epoch's file is not fsynced",
+        module="raylog.storage.files",
+        old="""        raise TemporaryFileLost(path + ".tmp") from error
+    fs.sync_dir(os.path.dirname(path))
+""",
+        new="""        raise TemporaryFileLost(path + ".tmp") from error
+""",
+    ),
+    Mutant(
+        seed=19,
+        number=2,
+        what="an epoch that a full disk cannot take counts as written",
+        module=f"{NODE}.machine",
+        old="""        if error is None:
+            self._gate.read(""",
+        new="""        if error is None or isinstance(error, DiskFull):
+            self._gate.read(""",
+    ),
+    Mutant(
+        seed=20,
         number=2,
         what="a log dir that hangs is used under an epoch that it does not have",
         module=f"{NODE}.dir_epochs",
@@ -66,6 +113,7 @@ MUTANTS = (
         new="return True",
     ),
     Mutant(
+        seed=2,
         number=5,
         what="a folder that is missing is a failure of its disk",
         module=f"{NODE}.log_events",
@@ -73,6 +121,7 @@ MUTANTS = (
         new="not isinstance(error, StorageError)",
     ),
     Mutant(
+        seed=22,
         number=6,
         what="a restart by Ray is a fresh start",
         module=f"{CONTROLLER}.plan",
@@ -80,6 +129,7 @@ MUTANTS = (
         new="self._report.life != record.life",
     ),
     Mutant(
+        seed=12,
         number=6,
         what="a dir that failed is used again without reading it back",
         module=f"{CONTROLLER}.plan",
@@ -87,6 +137,7 @@ MUTANTS = (
         new='case "returning" if is_online:',
     ),
     Mutant(
+        seed=11,
         number=7,
         what="a damaged folder is its name only, though its actor lives",
         module=f"{NODE}.log_events",
@@ -94,6 +145,15 @@ MUTANTS = (
         new="if False:",
     ),
     Mutant(
+        seed=36,
+        number=7,
+        what="an identity that was written back is not noticed",
+        module=f"{NODE}.log_events",
+        old="if unnamed is None or unnamed.is_doing or not",
+        new="if True or not",
+    ),
+    Mutant(
+        seed=12,
         number=8,
         what="a failed fsync of the metadata is tried again",
         module=f"{CONTROLLER}.journal",
@@ -101,6 +161,7 @@ MUTANTS = (
         new="if True:",
     ),
     Mutant(
+        seed=2,
         number=9,
         what="upkeep that was started once is not started again",
         module=f"{NODE}.upkeep_schedule",
@@ -108,6 +169,25 @@ MUTANTS = (
         new="pass",
     ),
     Mutant(
+        seed=0,
+        number=9,
+        what="an adopted actor that died is not said to be gone",
+        module=f"{NODE}.say_round",
+        old="""            self._tell(ActorGone(partition=log.partition))
+            return
+        try:""",
+        new="""            return
+        try:""",
+        beside=(
+            (
+                f"{NODE}.log_orders",
+                "isinstance(log.want, Serve):\n            log.is",
+                "False:\n            log.is",
+            ),
+        ),
+    ),
+    Mutant(
+        seed=10,
         number=10,
         what="commands wait for a node that reports and does not obey",
         module=f"{CONTROLLER}.machine",
@@ -115,6 +195,15 @@ MUTANTS = (
         new="",
     ),
     Mutant(
+        seed=10,
+        number=13,
+        what="a node's room is not asked for",
+        module=f"{CONTROLLER}.spread",
+        old="    if report.room == -1:",
+        new="    if True:",
+    ),
+    Mutant(
+        seed=MOST_SEEDS,
         number=14,
         what="a full disk ends a creation, though another node has room",
         module=f"{CONTROLLER}.waiting",
@@ -122,6 +211,7 @@ MUTANTS = (
         new="return False",
     ),
     Mutant(
+        seed=2,
         number=16,
         what="a partition counts as removed while its folder is there",
         module=f"{CONTROLLER}.plan",
@@ -129,13 +219,24 @@ MUTANTS = (
         new="        return True",
     ),
     Mutant(
+        seed=MOST_SEEDS,
+        number=16,
+        what="an actor that nobody adopted holds its log's removal up",
+        module=f"{NODE}.log_events",
+        old="if isinstance(error, LogLocked) and not self._has_actor(log.id.partition):",
+        new="if False:",
+    ),
+    Mutant(
+        seed=16,
         number=18,
         what="a late report of an earlier life counts",
         module=f"{CONTROLLER}.observed",
         old="is_newest = len(lives.going) == 1",
         new="is_newest = True",
+        also=(("if other != life and known.known_since < number:", "if False:"),),
     ),
     Mutant(
+        seed=45,
         number=18,
         what="orders that come late are obeyed",
         module=f"{NODE}.epoch_gate",
@@ -143,6 +244,7 @@ MUTANTS = (
         new="if False:",
     ),
     Mutant(
+        seed=6,
         number=27,
         what="a LogManager obeys a lower epoch",
         module=f"{NODE}.epoch_gate",
@@ -150,6 +252,7 @@ MUTANTS = (
         new="if False:",
     ),
     Mutant(
+        seed=9,
         number=28,
         what="a decision is told before it is committed",
         module=f"{CONTROLLER}.machine",

@@ -1,7 +1,8 @@
 """A node of the simulation: its log dirs, and the process of its LogManager over the real machine.
 
 The process carries out what the machine says, after some time; a process that dies leaves its work
-done or not done, and its answers unsaid.
+done or not done, or stops in the middle of it, and its answers are unsaid. What it does on its
+disks (``node_disks.py``), how it begins and how it asks its actors is the broker's own code.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,17 +10,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from raylog.actors.control import DirReport, LogId, Orders
+from raylog.actors.control import LogId, Orders
 from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.node import instructions as do
 from raylog.actors.node.events import (
-    ActorGone,
-    ActorSaid,
     DirFailed,
-    DirsRead,
     Event,
     Finished,
-    Folder,
+    IdentityFound,
     IdentityLost,
     Measured,
     Ordered,
@@ -29,32 +27,42 @@ from raylog.actors.node.events import (
     UpkeepKind,
     UpkeepSeen,
 )
+from raylog.actors.node.log_actors import served_of
 from raylog.actors.node.machine import NodeMachine
-from raylog.storage.errors import LogDirOffline, LogMissing, RaylogError
+from raylog.actors.node.say_round import SayRound
+from raylog.actors.node.starting import started
+from raylog.actors.node_messages import LogOrder
+from raylog.storage.errors import RaylogError, StorageError
 from raylog.storage.names import TopicPartition
-from tests.simulation.actors import SimActor
-from tests.simulation.disks import COPY, DOOMED, LOG, STRAY, SimDir, SimFolder
+from tests.simulation.actors import PATIENCE_MS, SimActor, ray_id
+from tests.simulation.disks import SimDir, SimDisks
+from tests.simulation.node_disks import NodeDisks
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-# How often it looks at its processes, at the room on its disks, and whose each folder is.
-TICK_MS, MEASURE_MS, IDENTITY_MS = 1000, 5000, 30_000
-# Of a dir that is not full, and of one that is.
-MUCH_BYTES, NO_BYTES = 1 << 40, 0
+# How often it looks at its dirs, asks its actors, looks at the room on its disks, writes
+# checkpoints, and looks whose each folder is.
+TICK_MS, SAY_MS, MEASURE_MS, CHECKPOINT_MS, IDENTITY_MS = 1000, 3000, 5000, 15_000, 30_000
+# Until Ray tries again to start a LogManager that could not begin.
+BEGIN_MS = 500
 # Work on a disk, an opening, a round of a copy; a few take this long, most far less.
 WORK_MS, OPENING_MS, COPY_MS = 400, 8000, 20_000
-# How long a LogManager waits for an actor that hangs.
-PATIENCE_MS = 10_000
+
+Result = Served | int | None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class SimNode:
-    """A machine with disks, on which a LogManager runs, or will."""
+    """A machine with disks, on which a LogManager runs, or will.
+
+    ``most``: how many LogActors it can hold.
+    """
 
     key: str
     dirs: list[SimDir]
-    room: int = 1000
+    disks: SimDisks = field(default_factory=SimDisks)
+    most: int = 1000
     manager: "Manager | None" = None
     is_up: bool = True
     upkeep: set[UpkeepKind] = field(default_factory=set)
@@ -63,11 +71,12 @@ class SimNode:
     # When something was wrong with it or a disk of it.
     trouble_ms: int = 0
 
+    def dir(self, directory_id: str) -> SimDir:
+        return next(dir for dir in self.dirs if dir.directory_id == directory_id)
+
     def is_calm(self, since_ms: int) -> bool:
         """Whether nothing was wrong with it since then."""
         if not self.is_up or self.manager is None or not self.manager.is_answering:
-            return False
-        if any(dir.is_full or dir.is_hanging or dir.failure for dir in self.dirs):
             return False
         return max(self.trouble_ms, self.manager.began_ms) < since_ms
 
@@ -87,10 +96,21 @@ class Manager:
         self.is_started = False
         self.began_ms = world.clockwork.now_ms
         self.machine = NodeMachine(node=node.key, life=life, config=world.broker_config)
+        self._disks = NodeDisks(world, node)
+        self._say_round = SayRound(
+            world.ray,
+            self._disks.work,
+            node_id=ray_id(node.key),
+            served=self.machine.served,
+            order_of=self.order_of,
+            tell=self.tell,
+            teach=lambda job: job(),
+        )
         self._waiting: list[Event] = []  # while it is paused
+        self._usable_bytes: dict[str, int] = {}
         self.obeyed_epoch = -1  # the highest of which it has obeyed orders
-        self._closed: set[str] = set()  # the dirs that it has locked and does not use any more
         self._copies: dict[int, Callable[[], None]] = {}  # by their token
+        self._works: dict[int, do.Work] = {}  # on its disks, by their token
         # what an actor is asked or started for, and how that fails when the actor is killed
         self._asking: dict[TopicPartition, list[Callable[[RaylogError], None]]] = {}
         world.truth.began(node.key, life, is_fresh=node.is_fresh)
@@ -126,102 +146,116 @@ class Manager:
             self.tell(event)
 
     def die(self) -> None:
+        """The process is gone, and its locks with it."""
         self.is_alive = False
-        for dir in self.node.dirs:
-            if dir.owner is self:
-                dir.owner = None
+        self._disks.close_all()
+
+    def lose_power(self) -> None:
+        """The process stops with its machine, in the middle of whatever it does."""
+        self.is_alive = False
+        for work in self._works.values():
+            if self.world.clockwork.chance.random() < 0.5:
+                self._disks.stop_within(work)  # type: ignore[arg-type]
 
     def _start(self) -> None:
-        """Lock the dirs; while an earlier life has one, try again."""
+        """Take the dirs into use, as soon as one of them can be, and begin."""
         if not self.is_alive:
             return
-        if any(dir.owner is not None for dir in self.node.dirs):
-            self.world.clockwork.after(500, self._start)
+        first = self._begin()
+        if first is None:
+            self.world.clockwork.after(BEGIN_MS, self._start)
             return
-        for dir in self._usable():
-            dir.owner = self
-        mine = [actor for actor in self.world.ray.named.values() if actor.node == self.node.key]
-        living = [actor for actor in mine if actor.is_alive]
-        answering = [actor for actor in living if not actor.is_paused and not actor.is_learning]
+        self._disks.check_epochs()
+        for served in first.served:
+            self.world.ray.named[served.log.partition].is_adopted = True
+            self._disks.work.began_opening(served.log, served.directory_id)
         self.is_started, self.is_paused = True, False
-        self.tell(
-            Started(
-                dirs=tuple(self._report_of(dir) for dir in self.node.dirs),
-                folders=tuple(self._folders(self._usable())),
-                controller_epoch=max((dir.controller_epoch for dir in self._usable()), default=-1),
-                served=tuple(actor.says() for actor in answering),
-                strangers=tuple(actor.log.partition for actor in mine if actor not in answering),
-                upkeep=tuple(sorted(self.node.upkeep)),
-                room=self.node.room,
-                is_restarted=not self.node.is_fresh,
-            )
-        )
+        self.tell(first)
         self.resume()
-        self._tick()
-        self.world.clockwork.after(MEASURE_MS, self._measure)
-        self.world.clockwork.after(IDENTITY_MS, self._look_at_identities)
+        self._every(TICK_MS, self._tick)
+        self._every(SAY_MS, self._say_round)
+        self._every(MEASURE_MS, self._measure)
+        self._every(CHECKPOINT_MS, self._checkpoint)
+        self._every(IDENTITY_MS, self.look_at_identities)
 
-    def _measure(self) -> None:
-        """Tell how much room there is: a dir that was full need not be full for ever."""
-        if self.is_alive:
-            usable_bytes = {dir.directory_id: _usable_bytes(dir) for dir in self._usable()}
-            self.tell(Measured(usable_bytes=usable_bytes, room=self.node.room))
-            self.world.clockwork.after(MEASURE_MS, self._measure)
+    def _begin(self) -> Started | None:
+        """The first event; None: it cannot begin yet."""
+        now_ms = self.world.clockwork.now_ms
+        if any(dir.hangs_until_ms > now_ms for dir in self.node.dirs):
+            return None
+        try:
+            found = self._disks.work.open([dir.path for dir in self.node.dirs])
+        except RaylogError:
+            return None
+        return started(
+            found,
+            disk=self._disks.work,
+            actors=self.world.ray,
+            node_id=ray_id(self.node.key),
+            upkeep=tuple(sorted(self.node.upkeep)),
+            room=self._room(),
+            is_restarted=not self.node.is_fresh,
+        )
 
-    def _look_at_identities(self) -> None:
-        """Tell which folders do not say any more whose they are."""
+    def _room(self) -> int:
+        named = self.world.ray.named.values()
+        return max(0, self.node.most - sum(actor.node == self.node.key for actor in named))
+
+    # -- what is done again and again --------------------------------------------------------------
+
+    def _every(self, interval_ms: int, task: Callable[[], object]) -> None:
+        """Have a task done from now on, while the process runs."""
         if not self.is_alive:
             return
-        for dir in self._usable():
-            for folder in dir.folders:
-                if folder.kind == LOG and folder.is_identity_lost and dir.owner is self:
-                    self.identity_lost(dir, folder)
-        self.world.clockwork.after(IDENTITY_MS, self._look_at_identities)
+        if not self.is_paused:
+            task()
+        self.world.clockwork.after(interval_ms, lambda: self._every(interval_ms, task))
 
     def _tick(self) -> None:
-        if self.is_alive:
-            self._note_trouble()
-            self.tell(Tick())
-            for dir in self._failing():
-                self.tell(DirFailed(directory_id=dir.directory_id, why=dir.failure))
-            self.tell(UpkeepSeen(kinds=tuple(sorted(self.node.upkeep))))
-            self.world.clockwork.after(TICK_MS, self._tick)
+        self._note_trouble()
+        self.tell(Tick())
+        for dir in self._disks.answering():
+            why = self._disks.work.check(dir.directory_id)
+            if why is not None or dir.broken:  # whoever writes there tells it
+                self.tell(DirFailed(directory_id=dir.directory_id, why=why or "an fsync failed"))
+        self.tell(UpkeepSeen(kinds=tuple(sorted(self.node.upkeep))))
 
     def _note_trouble(self) -> None:
         is_cut = any(key == self.node.key for key, _ in self.world.cuts)
-        is_full = any(dir.is_full or dir.is_hanging for dir in self.node.dirs)
-        if self.is_paused or is_cut or is_full or self._failing():
-            self.node.trouble_ms = self.world.clockwork.now_ms
+        now_ms = self.world.clockwork.now_ms
+        if is_cut or any(not dir.is_well(now_ms) for dir in self.node.dirs):
+            self.node.trouble_ms = now_ms
 
-    def _failing(self) -> list[SimDir]:
-        return [dir for dir in self.node.dirs if dir.failure]
+    def _measure(self) -> None:
+        """Tell how much room there is: a dir that was full need not be full for ever."""
+        for dir in self._disks.answering():
+            usable_bytes = self._disks.work.usable_bytes(dir.directory_id)
+            self._usable_bytes[dir.directory_id] = usable_bytes
+        self.tell(Measured(usable_bytes=dict(self._usable_bytes), room=self._room()))
 
-    def _usable(self) -> list[SimDir]:
-        return [dir for dir in self.node.dirs if not dir.failure]
+    def _checkpoint(self) -> None:
+        for dir in self._disks.answering():
+            try:
+                self._disks.work.write_recovery_points(dir.directory_id)
+                self._disks.work.write_log_start_offsets(dir.directory_id)
+                self._disks.work.remove_deleted(dir.directory_id)
+            except StorageError as error:
+                if error.is_disk_failure:
+                    self.tell(DirFailed(directory_id=dir.directory_id, why=error.problem))
 
-    def _report_of(self, dir: SimDir) -> DirReport:
-        return DirReport(
-            directory_id=dir.directory_id,
-            path=dir.path,
-            state="offline" if dir.failure else "online",
-            why=dir.failure,
-            usable_bytes=_usable_bytes(dir),
-            is_read_back=self.node.is_fresh and not dir.failure,
-        )
-
-    def _folders(self, dirs: list[SimDir]) -> list[Folder]:
-        return [
-            Folder(
-                partition=folder.partition,
-                topic_id=folder.read_id,
-                directory_id=dir.directory_id,
-                is_clean=folder.is_clean,
-                is_copy=folder.kind == COPY,
-            )
-            for dir in dirs
-            for folder in dir.folders
-            if folder.kind in (LOG, COPY)
-        ]
+    def look_at_identities(self) -> None:
+        """Tell which folders do not say any more whose they are, and which say it again."""
+        for dir in self._disks.answering():
+            try:
+                lost = self._disks.work.lost_identities(dir.directory_id)
+                found = self._disks.work.identities_found(dir.directory_id)
+            except StorageError:
+                continue
+            for partition in lost:
+                self.tell(IdentityLost(partition=partition, directory_id=dir.directory_id))
+            for folder in found:
+                self.world.truth.situations["IdentityFound"] += 1
+                self.tell(IdentityFound(folder=folder))
 
     # -- instructions ------------------------------------------------------------------------------
 
@@ -232,35 +266,24 @@ class Manager:
                 self.world.send_report(self, report)
             case do.Refuse(controller_epoch=epoch):
                 self.world.send_refusal(self, epoch)
-            case do.Note() | do.ForgetLog():
+            case do.Note():
                 pass
+            case do.ForgetLog(log=log):
+                self._disks.work.forget(log)
             case do.GiveUpCopy(copy_token=token):
                 give_up = self._copies.get(token)
                 if give_up is not None:
                     self.world.clockwork.soon(give_up, most_ms=WORK_MS)
             case do.CloseDir(directory_id=where):
-                self._close_dir(self.dir(where))
+                self._disks.close_dir(where)
             case do.UnlockDir(directory_id=where):
-                self._unlock_dir(self.dir(where))
+                self._disks.unlock_dir(where)
             case do.StartUpkeep(kind=kind):
                 self.world.clockwork.soon(lambda: self.node.upkeep.add(kind), most_ms=WORK_MS)
             case do.RunUpkeep(kind=kind, confirmed=confirmed):
                 self._run_upkeep(kind, confirmed)
             case _:
                 self._work(instruction)
-
-    def _close_dir(self, dir: SimDir) -> None:
-        """Write nothing more to it."""
-        self.world.expect(dir.owner is self, "a log dir is closed that is not open")
-        self._closed.add(dir.directory_id)
-
-    def _unlock_dir(self, dir: SimDir) -> None:
-        """Give its lock up."""
-        self.world.expect(
-            dir.directory_id in self._closed, "a log dir is unlocked that was not closed"
-        )
-        self._closed.discard(dir.directory_id)
-        dir.owner = None
 
     def _run_upkeep(self, kind: UpkeepKind, confirmed: Mapping[LogId, int]) -> None:
         """The upkeep actor asks for the rights and the LogActors, one by one, at its own pace."""
@@ -269,6 +292,12 @@ class Manager:
                 ask = partial(self.world.ask_for_right, self.node, log)
                 self.world.clockwork.soon(ask, most_ms=30_000)
 
+    def check_epoch(self, instruction: do.Work) -> None:
+        """Nothing is done in a dir under orders of an epoch that it does not have."""
+        for dir in self._disks.used(instruction):
+            is_known = self.node.disks.controller_epoch(dir) >= self.obeyed_epoch
+            self.world.expect(is_known, f"{instruction}: its dir lacks the epoch of the orders")
+
     @property
     def is_answering(self) -> bool:
         return self.is_alive and self.is_started and not self.is_paused
@@ -276,91 +305,59 @@ class Manager:
     def _work(self, instruction: do.Work) -> None:
         """Have it done at some moment, and answered a little later."""
         self.world.check_instruction(self, instruction)
-        delay_ms = self.world.clockwork.some(_most_ms(instruction))
+        if isinstance(instruction, do.MakeFolder):
+            self.world.nemesis.folder_is_ordered(self.node)
         is_over = False
+        self._works[instruction.token] = instruction
 
         def finish(error: RaylogError | None = None) -> None:
             nonlocal is_over
             if is_over:
                 return
-            if error is None and self._hangs(instruction):
-                self.world.clockwork.after(WORK_MS, finish)
+            until_ms = self._disks.waits_until_ms(instruction)
+            if error is None and until_ms is not None:
+                self.world.clockwork.after(until_ms - self.world.clockwork.now_ms, finish)
                 return
             is_over = True
-            if isinstance(instruction, do.Copy):
-                self._copies.pop(instruction.token, None)
-            result = None
-            if error is None and self._is_done(instruction):
-                try:
-                    result = self._effect(instruction)
-                except RaylogError as failure:
-                    error = failure
-            if isinstance(result, int):  # the process lingers so long
-                self.world.clockwork.after(
-                    result, lambda: self.tell(Finished(token=instruction.token))
-                )
-                return
-            event = Finished(token=instruction.token, result=result, error=error)
-            self.world.clockwork.soon(lambda: self.tell(event), most_ms=WORK_MS)
+            self._end_work(instruction, error)
 
         if isinstance(instruction, do.Copy):
             self._copies[instruction.token] = lambda: finish(NotLeader("copy", "it was given up"))
         if isinstance(instruction, do.StartLog | do.Configure | do.EndLog):
             self._asking.setdefault(instruction.log.partition, []).append(finish)
-        self.world.clockwork.after(delay_ms, finish)
+        self.world.clockwork.after(self.world.clockwork.some(_most_ms(instruction)), finish)
 
-    def _hangs(self, instruction: do.Work) -> bool:
-        """Whether it waits for a disk."""
-        return any(dir.is_hanging for dir in self.dirs_of(instruction))
+    def _end_work(self, instruction: do.Work, error: RaylogError | None) -> None:
+        """Do it now, unless it has failed already, and answer."""
+        self._works.pop(instruction.token)
+        self._copies.pop(instruction.token, None)
+        result: Result = None
+        if not self.is_alive:
+            self._end_dying(instruction)
+            return
+        if error is None:
+            try:
+                result = self._effect(instruction)
+            except RaylogError as failure:
+                error = failure
+        if isinstance(result, int):  # the process lingers so long
+            finished = Finished(token=instruction.token)
+            self.world.clockwork.after(result, lambda: self.tell(finished))
+            return
+        event = Finished(token=instruction.token, result=result, error=error)
+        self.world.clockwork.soon(lambda: self.tell(event), most_ms=WORK_MS)
 
-    def dirs_of(self, instruction: do.Work) -> list[SimDir]:
-        """The dirs in which it does something."""
-        keys = ("directory_id", "target_id")
-        ids = [getattr(instruction, key, None) for key in keys]
-        return [dir for dir in self.node.dirs if dir.directory_id in ids]
+    def _end_dying(self, instruction: do.Work) -> None:
+        """A process that is about to end may still do some of it, while it has the locks of its
+        dirs; but it starts no actor, and ends none."""
+        is_of_actor = isinstance(instruction, do.StartLog | do.Configure | do.EndLog | do.KillActor)
+        if is_of_actor or not self._disks.dirs():
+            return
+        if self.world.clockwork.chance.random() < 0.5:
+            self._disks.stop_within(instruction)  # type: ignore[arg-type]
 
-    def _is_done(self, instruction: do.Work) -> bool:
-        """Whether it comes to it. A process that is about to end may still do it, while it has the
-        locks of its dirs; but it starts no actor."""
-        if self.is_alive or isinstance(instruction, do.StartLog):
-            return self.is_alive
-        has_locks = any(dir.owner is self for dir in self.node.dirs)
-        return has_locks and self.world.clockwork.chance.random() < 0.5
-
-    def _locked(self, directory_id: str) -> SimDir:
-        """A log dir that this process has locked, and whose disk works."""
-        dir = self.dir(directory_id)
-        if dir.owner is not self or directory_id in self._closed:
-            raise LogDirOffline(dir.path, "it was closed")
-        dir.check()
-        return dir
-
-    def _effect(self, instruction: do.Work) -> Served | int | None:
+    def _effect(self, instruction: do.Work) -> Result:
         match instruction:
-            case do.WriteEpoch(controller_epoch=epoch, directory_id=where):
-                dir = self._locked(where)
-                dir.controller_epoch = max(dir.controller_epoch, epoch)
-            case do.ReadDir(directory_id=where):
-                self._read_dir(self.dir(where))
-            case do.MakeFolder(log=log, directory_id=where):
-                self._make(self._locked(where), log)
-            case do.Doom(log=log, directory_id=where):
-                self._rename(self._locked(where), log.partition, log.topic_id, DOOMED)
-            case do.PutAside(partition=partition, topic_id=topic_id, directory_id=where):
-                self._rename(self._locked(where), partition, topic_id, STRAY)
-            case do.WriteIdentity(log=log, directory_id=where):
-                self._write_identity(self._locked(where), log)
-            case do.Copy():
-                self._copy(instruction)
-            case do.Adopt(log=log, directory_id=where):
-                self._adopt(self._locked(where), log)
-            case do.DropCopy(partition=partition, directory_id=where):
-                dir = self._locked(where)
-                dir.folders = [
-                    folder
-                    for folder in dir.folders
-                    if not (folder.partition == partition and folder.kind == COPY)
-                ]
             case do.StartLog():
                 return self._start_or_end(instruction)
             case do.Configure():
@@ -369,69 +366,11 @@ class Manager:
                 self._end_log(log)
             case do.KillActor(partition=partition):
                 return self._kill(partition)
+            case _:
+                read = self._disks.carry_out(instruction)
+                if read is not None:
+                    self.tell(read)
         return None
-
-    def dir(self, directory_id: str) -> SimDir:
-        return next(dir for dir in self.node.dirs if dir.directory_id == directory_id)
-
-    def _read_dir(self, dir: SimDir) -> None:
-        dir.check()
-        self.world.expect(dir.owner is None, "a log dir is read back that was not closed")
-        dir.owner, dir.read_ms = self, self.world.clockwork.now_ms
-        self.tell(
-            DirsRead(
-                dirs=(self._report_of(dir),),
-                folders=tuple(self._folders([dir])),
-                controller_epoch=dir.controller_epoch,
-            )
-        )
-
-    def _make(self, dir: SimDir, log: LogId) -> None:
-        found = dir.find(log.partition)
-        if found is None or found.topic_id != log.topic_id:
-            dir.make(log.partition, log.topic_id)
-
-    def _rename(
-        self, dir: SimDir, partition: TopicPartition, topic_id: str | None, kind: str
-    ) -> None:
-        folder = dir.find(partition)
-        if folder is None:
-            return
-        is_meant = folder.topic_id == topic_id if kind == DOOMED else folder.read_id == topic_id
-        if is_meant:
-            if folder.owner is not self.world.ray.named.get(partition):
-                folder.owner = None  # it is about to end: the shell waits for the folder's lock
-            self.world.check_renamed(dir, folder, kind)
-            folder.kind = kind
-
-    def _write_identity(self, dir: SimDir, log: LogId) -> None:
-        folder = dir.find(log.partition)
-        if folder is not None:
-            self.world.expect(folder.topic_id == log.topic_id, "a folder got another topic's id")
-            folder.is_identity_lost = False
-
-    def _copy(self, instruction: do.Copy) -> None:
-        source = self._locked(instruction.directory_id)
-        target = self._locked(instruction.target_id)
-        log = instruction.log
-        folder = source.find(log.partition)
-        if folder is None or folder.topic_id != log.topic_id:
-            raise LogMissing(source.path, "it is not here")
-        copy = target.find(log.partition, COPY) or target.make(log.partition, log.topic_id, COPY)
-        copy.is_whole = instruction.is_last
-        if instruction.is_last:
-            self.world.expect(folder.owner is None, "the last round of a copy beside its writer")
-
-    def _adopt(self, dir: SimDir, log: LogId) -> None:
-        found = dir.find(log.partition)
-        copy = dir.find(log.partition, COPY)
-        if copy is None:
-            if found is None or found.topic_id != log.topic_id:
-                raise LogMissing(dir.path, f"there is no copy of {log}")
-            return
-        self.world.expect(found is None, "a copy took the place of a folder")
-        self.world.expect(copy.is_whole, "a copy that is not whole became the log")
-        copy.kind = LOG
 
     def _start_or_end(self, instruction: do.StartLog) -> Served:
         """After an error no actor of the log lives on this node: Ray may have started it again."""
@@ -444,32 +383,36 @@ class Manager:
             raise
 
     def _start_log(self, instruction: do.StartLog) -> Served:
-        log, dir = instruction.log, self._locked(instruction.directory_id)
+        log, dir = instruction.log, self.node.dir(instruction.directory_id)
         running = self.world.ray.named.get(log.partition)
-        if running is not None and running.node != self.node.key:
+        # One that waits for another topic's log is of no use to anybody.
+        is_needed = running is not None and (not running.is_learning or running.log == log)
+        if running is not None and is_needed and running.node != self.node.key:
             raise NotLeader(str(log.partition), f"node {running.node} has its actor")
+        # Raises LogDirOffline where the dir is not in use.
+        point = self._disks.work.checkpointed(dir.directory_id, log.partition).recovery_point
+        self._disks.work.began_opening(log, dir.directory_id)
         if running is not None and running.log == log and running.dir is dir and running.is_alive:
             return self._configured(running, instruction)
         if running is not None:
             self.world.ray.vanish(running)  # the shell waits until its process is gone
-        folder = dir.find(log.partition)
-        if folder is None or folder.topic_id != log.topic_id:
-            raise LogMissing(dir.path, f"{log} is not here")
-        if folder.owner is not None:
-            folder.owner = None  # the shell waits for the lock, and its owner is about to end
-        self.world.expect(
-            folder.is_clean or not instruction.is_clean, "a crashed log was opened as a clean one"
-        )
+        folder = self.node.disks.find(dir, log.partition)
+        if folder is not None:
+            is_clean = folder.is_clean or not instruction.is_clean
+            self.world.expect(is_clean, f"{log} was opened as clean, and is not")
+            is_its = folder.topic_id != log.topic_id or point <= folder.lives
+            self.world.expect(is_its, f"{log} has a checkpoint at {point}, and less records")
         actor = SimActor(
             log=log,
             node=self.node.key,
+            disks=self.node.disks,
             dir=dir,
-            folder=folder,
             config=instruction.config,
             config_version=instruction.config_version,
         )
         self.world.ray.start(actor)
-        return actor.says()
+        self._disks.work.opened(dir.directory_id, log.partition)
+        return served_of(actor.says())
 
     def _configure(self, instruction: do.Configure) -> Served:
         actor = self.world.ray.named.get(instruction.log.partition)
@@ -478,12 +421,14 @@ class Manager:
         return self._configured(actor, instruction)
 
     def _configured(self, actor: SimActor, wanted: do.StartLog | do.Configure) -> Served:
-        if actor.is_paused:
-            raise RequestTimedOut(str(actor.log), PATIENCE_MS / 1000)
-        actor.is_learning = False
-        if wanted.config_version >= actor.config_version:
-            actor.config, actor.config_version = wanted.config, wanted.config_version
-        return actor.says()
+        order = LogOrder(
+            log=wanted.log,
+            directory_id=actor.dir.directory_id,
+            config=wanted.config,
+            config_version=wanted.config_version,
+            controller_epoch=self.machine.controller_epoch,
+        )
+        return served_of(self.world.ray.learn(order))
 
     def _kill(self, partition: TopicPartition) -> int:
         """How long the process lives on. Whoever waits for an answer of it gets an error."""
@@ -498,30 +443,29 @@ class Manager:
         actor = self.world.ray.named.get(log.partition)
         if actor is None or actor.log != log or actor.node != self.node.key:
             return
-        if actor.is_paused:
+        if actor.is_paused or not actor.is_alive:
             raise RequestTimedOut(str(log), PATIENCE_MS / 1000)
-        if actor.is_alive:
-            self.world.ray.close(actor)
-        else:
-            del self.world.ray.named[log.partition]
+        if actor.is_learning:
+            raise NotLeader(str(log), "its log is not open")
+        self.world.ray.close(actor)
 
     # -- what happens to it ------------------------------------------------------------------------
 
     def hear_orders(self, orders: Orders) -> None:
         self.tell(Ordered(orders=orders))
 
-    def actor_died(self, actor: SimActor) -> None:
-        self.tell(ActorGone(partition=actor.log.partition))
-
-    def actor_said(self, actor: SimActor) -> None:
-        self.tell(ActorSaid(served=actor.says()))
-
-    def identity_lost(self, dir: SimDir, folder: SimFolder) -> None:
-        self.tell(IdentityLost(partition=folder.partition, directory_id=dir.directory_id))
-
-
-def _usable_bytes(dir: SimDir) -> int:
-    return NO_BYTES if dir.is_full else MUCH_BYTES
+    def order_of(self, log: LogId) -> LogOrder | None:
+        """What an actor of this log that Ray has started again shall obey."""
+        serve = self.machine.order_of(log)
+        if serve is None:
+            return None
+        return LogOrder(
+            log=log,
+            directory_id=serve.directory_id,
+            config=serve.config,
+            config_version=serve.config_version,
+            controller_epoch=self.machine.controller_epoch,
+        )
 
 
 def _most_ms(instruction: do.Work) -> int:

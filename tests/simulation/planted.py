@@ -36,23 +36,25 @@ class _Finder(MetaPathFinder):
         return spec_from_file_location(fullname, self._loader.path, loader=self._loader)
 
 
-def mutated(module: str, old: str, new: str) -> tuple[str, str]:
-    """The file of a module, and its source with ``new`` in the place of ``old``.
+def mutated(module: str, *texts: tuple[str, str]) -> tuple[str, str]:
+    """The file of a module, and its source with the second of each pair in the place of the first.
 
-    Raises ValueError where the source does not have ``old`` exactly once.
+    Raises ValueError where the source does not have the first exactly once.
     """
     found = find_spec(module)
     assert found is not None
     assert found.origin is not None
     with open(found.origin, encoding="utf-8") as file:
         source = file.read()
-    if source.count(old) != 1:
-        raise ValueError(f"{module} has {source.count(old)} times: {old}")
-    return found.origin, source.replace(old, new)
+    for old, new in texts:
+        if source.count(old) != 1:
+            raise ValueError(f"{module} has {source.count(old)} times: {old}")
+        source = source.replace(old, new)
+    return found.origin, source
 
 
-def plant(module: str, old: str, new: str) -> None:
+def plant(module: str, *texts: tuple[str, str]) -> None:
     """Have ``module`` imported with the error. It must not be imported yet."""
-    path, source = mutated(module, old, new)
+    path, source = mutated(module, *texts)
     assert module not in sys.modules, f"{module} is imported already"
     sys.meta_path.insert(0, _Finder(module, _Loader(module, path, source)))

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from raylog.actors.errors import TooManyPartitions
 from raylog.cluster.controller.commands import (
     AddPartitions,
     AllocateProducerId,
@@ -14,7 +15,9 @@ from raylog.cluster.controller.commands import (
     MovePartition,
 )
 from raylog.cluster.controller.instructions import Altered, Answer
-from raylog.storage.errors import DiskFull
+from raylog.storage.errors import DiskFull, LogDirOffline
+from raylog.storage.names import TopicPartition
+from tests.simulation.disks import sim_id
 from tests.simulation.invariants import expect
 from tests.simulation.metadata_disk import PATH
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 NAMES = ("a", "b", "c", "d")
 ASK_MS = 3_000
+MANY_PARTITIONS = 100
 # A producer id takes no longer: a node that is silent counts as hanging after 10 s. A node is calm
 # where nothing was wrong for so long.
 ID_MS, CALM_MS = 30_000, 20_000
@@ -67,7 +71,9 @@ class Users:
             case 0 | 1:
                 self._requests += 1
                 return CreateTopic(
-                    name=name, topic_id=f"{name}{self._requests}", partitions=chance.randint(1, 4)
+                    name=name,
+                    topic_id=sim_id(f"{name}{self._requests}"),
+                    partitions=self._some_partitions(),
                 )
             case 2:
                 return DeleteTopic(name=name)
@@ -76,24 +82,57 @@ class Users:
             case 4 | 5:
                 return AlterTopic(name=name, changes={"retention.ms": chance.choice(RETENTIONS)})
             case 6:
-                return self._move(name)
+                return self.some_move() or AllocateProducerId()
             case 7:
-                return CancelMove(name=name, number=0)
+                return CancelMove(name=name, number=chance.randint(0, 2))
             case 8:
                 dir = chance.choice(chance.choice(self._world.nodes).dirs)
                 return LogDirOnline(log_dir=dir.directory_id)
             case _:
                 return AllocateProducerId()
 
-    def _move(self, name: str) -> Command:
-        dir = self._chance.choice(self._chance.choice(self._world.nodes).dirs)
-        return MovePartition(name=name, number=0, log_dir=dir.directory_id)
+    def _some_partitions(self) -> int:
+        """A few; more than there can be only where nodes are small."""
+        if self._world.are_nodes_small and self._chance.random() < 0.2:
+            return MANY_PARTITIONS
+        return self._chance.randint(1, 4)
+
+    def some_move(self) -> MovePartition | None:
+        """Of a partition that there is, to a log dir of its node."""
+        desired = self._world.truth.desired
+        logs = [log for log, record in desired.partitions.items() if record.directory is not None]
+        if not logs:
+            return None
+        log = self._chance.choice(logs)
+        dirs = self._world.node(desired.node_of(log) or "").dirs
+        target = self._chance.choice(dirs).directory_id
+        return MovePartition(
+            name=log.partition.topic, number=log.partition.partition, log_dir=target
+        )
+
+    def create_everywhere(self) -> None:
+        """Ask for a topic with a partition on about every node."""
+        self._requests += 1
+        taken = {topic.name for topic in self._world.truth.desired.topics.values()}
+        name = self._chance.choice([name for name in NAMES if name not in taken] or NAMES)
+        topic_id = sim_id(f"{name}{self._requests}")
+        self.ask(CreateTopic(name=name, topic_id=topic_id, partitions=len(self._world.nodes)))
+
+    def alter_all(self) -> None:
+        """Alter each topic that there is."""
+        for topic in list(self._world.truth.desired.topics.values()):
+            changes = {"retention.ms": self._chance.choice(RETENTIONS)}
+            self.ask(AlterTopic(name=topic.name, changes=changes))
 
     def bring_dirs_online(self) -> None:
         """The operator has looked at every disk, and now and then looks which dirs are offline."""
         for record in list(self._world.truth.desired.dirs.values()):
             if record.state == "offline":
                 self.ask(LogDirOnline(log_dir=record.directory_id))
+        for report in self._world.truth.reports.values():
+            for dir in report.dirs:
+                if dir.directory_id is None:
+                    self._start_again(dir.path)
         self._world.clockwork.after(20_000, self.bring_dirs_online)
 
     # -- answers -----------------------------------------------------------------------------------
@@ -107,13 +146,25 @@ class Users:
             calm_ms = max(asked_ms, controller.trouble_ms) - CALM_MS
             roomy = self._world.nodes_with_room(calm_ms)
             expect(not roomy, f"{command} is refused, since a disk is full; {roomy} have room")
+        if isinstance(command, LogDirOnline) and isinstance(answer.error, LogDirOffline):
+            self._start_again(answer.error.path)
         truth = self._world.truth
         kind = type(command).__name__
         truth.situations[f"{kind}: {'refused' if answer.error else 'done'}"] += 1
+        if isinstance(answer.error, TooManyPartitions):
+            truth.situations["TooManyPartitions"] += 1
         if isinstance(command, AllocateProducerId) and isinstance(answer.value, int):
             self._take_id(answer.value)
         if isinstance(answer.value, Altered):
             self._altered(answer.value)
+
+    def _start_again(self, path: str) -> None:
+        """Only the next start of its node looks at a log dir again that nobody could read."""
+        for node in self._world.nodes:
+            if any(dir.path == path for dir in node.dirs) and self.are_over and node.is_up:
+                self._world.truth.situations["started again for a log dir"] += 1
+                self._world.node_goes(node)
+                self._world.node_comes(node)
 
     def _take_id(self, producer_id: int) -> None:
         """Each is given once. One exception is known: the metadata is rolled back while every node
@@ -155,10 +206,11 @@ class Users:
 
     def _is_hopeless(self, command: Command) -> bool:
         """A move waits until its log is served, which nobody does whose folder has no identity."""
-        return isinstance(command, MovePartition) and any(
-            folder.is_identity_lost
+        if not isinstance(command, MovePartition):
+            return False
+        folders = [
+            node.disks.find(dir, TopicPartition(command.name, command.number))
             for node in self._world.nodes
             for dir in node.dirs
-            for folder in dir.folders
-            if folder.partition.topic == command.name
-        )
+        ]
+        return any(folder is not None and folder.read_id is None for folder in folders)

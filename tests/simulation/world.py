@@ -10,18 +10,26 @@ Links delay what they carry and lose some of it; orders may overtake each other.
 ``faults.py`` says; what must hold, ``invariants.py``.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from raylog.actors.control import Confirmed, LogId, Move, Orders, Report, Serve
 from raylog.actors.node import instructions as do
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.events import ReportWanted
-from raylog.cluster.controller.records import ControllerRecord, DirRecord, Record
+from raylog.cluster.controller.records import (
+    ControllerRecord,
+    DirRecord,
+    PartitionRecord,
+    Record,
+)
+from raylog.storage.errors import RaylogError
 from tests.simulation.actors import SimActor, SimRay
 from tests.simulation.clockwork import Clockwork
 from tests.simulation.controllers import SimController
-from tests.simulation.disks import SimDir, SimFolder
+from tests.simulation.disks import SimDir, sim_id
 from tests.simulation.faults import Nemesis
 from tests.simulation.invariants import Truth, expect
 from tests.simulation.metadata_disk import MetadataDisk
@@ -29,6 +37,8 @@ from tests.simulation.nodes import Manager, SimNode
 from tests.simulation.users import Users
 
 LINK_MS, LATE_MS = 300, 20_000
+# How long a report of a slow node takes.
+SLOW_MS = 2_000, 15_000
 # How often an actor that Ray has started again asks what it shall obey; how long an upkeep actor
 # takes from asking for a right to having records removed.
 ASK_MS, REMOVAL_MS = 2_000, 30_000
@@ -38,25 +48,32 @@ RESTART_MS = 6_000
 # A node with less room may have none left; where more messages are lost or late, a node may seem
 # silent.
 MUCH_ROOM, MUCH_LOSS = 100, 0.1
+# How many LogActors the nodes of a cluster can hold.
+ROOMS = ((1000,), (4, 1000), (2, 5))
 VALIDATE_EACH = 50
 # What a seed may take until the faults end, and how long healing may take afterwards.
 MOST_EVENTS = 2_000
 HEALING_MS = 900_000
+# Until every LogManager that was killed is back.
+AGAIN_MS = 15_000
 
 
 class World:
     """One cluster, from one seed."""
 
     def __init__(self, seed: int) -> None:
+        logging.disable()  # what the broker's own code says to an operator
         self.clockwork = Clockwork(seed)
         self.broker_config = BrokerConfig.parse(
             {"log.dirs": "/n", "log.retention.check.interval.ms": ROUND_MS}
         )
         chance = self.clockwork.chance
         self.truth = Truth()
-        self.metadata = MetadataDisk(self._written, self._restored)
-        self.ray = SimRay(self.clockwork, self._tell_gone, self._ask_what_to_obey)
+        self.metadata = MetadataDisk(self._appended, self._written, self._restored)
+        self.ray = SimRay(self.clockwork, self._learned, self._ask_what_to_obey)
         self.cuts: set[tuple[str, str]] = set()  # (node, "up" or "down")
+        self._rooms = chance.choice(ROOMS)
+        self.slow: set[str] = set()  # nodes whose reports take long
         self.nodes = [self._make_node(number) for number in range(chance.randint(3, 5))]
         self.controller: SimController | None = None
         self._lives = 0
@@ -67,14 +84,22 @@ class World:
         self.users = Users(self)
 
     def _make_node(self, number: int) -> SimNode:
-        count = self.clockwork.chance.randint(1, 2)
-        dirs = [SimDir(f"n{number}-d{index}", f"/n{number}/d{index}") for index in range(count)]
-        return SimNode(key=f"n{number}", dirs=dirs, room=self.clockwork.chance.choice((4, 1000)))
+        key, chance = f"n{number}", self.clockwork.chance
+        dirs = [
+            SimDir(sim_id(f"{key}-d{index}"), f"/{key}/d{index}", number + 1)
+            for index in range(chance.randint(1, 2))
+        ]
+        node = SimNode(key=key, dirs=dirs, most=chance.choice(self._rooms))
+        node.disks.format(dirs)
+        return node
 
     # -- a run -------------------------------------------------------------------------------------
 
     def run(self, most_events: int = MOST_EVENTS) -> None:
-        """Faults and users for ``most_events``; then all is healed, and all must come right."""
+        """Faults and users for ``most_events``; then all is healed, and all must come right.
+
+        The last faults of all come one by one.
+        """
         self._start_controller()
         self.nemesis.begin()
         self.users.begin()
@@ -82,29 +107,51 @@ class World:
             if self.clockwork.events % VALIDATE_EACH == 0:
                 self.truth.validate(self.ray)
         self.heal()
+        self._settle("when all is healed")
+        self._kill_all_again()
+
+    def _settle(self, when: str) -> None:
+        """Go on until all is right."""
         end_ms = self.clockwork.now_ms + HEALING_MS
         while self.clockwork.now_ms < end_ms and not self.is_settled():
             if not self.clockwork.step():
                 break
         self.truth.validate(self.ray)
-        expect(self.is_settled(), f"it does not come right: {self.what_is_left()}")
+        expect(self.is_settled(), f"it does not come right {when}: {self.what_is_left()}")
+
+    def _kill_all_again(self) -> None:
+        """Each LogManager dies, and then each LogActor, which the next LogManager has adopted."""
+        for node in self.nodes:
+            self.manager_dies(node)
+        self._go_on(AGAIN_MS)
+        self._settle("when the LogManagers have died")
+        for actor in list(self.ray.named.values()):
+            self.actor_dies(actor)
+        self._settle("when the LogActors have died")
+
+    def _go_on(self, duration_ms: int) -> None:
+        end_ms = self.clockwork.now_ms + duration_ms
+        while self.clockwork.now_ms < end_ms and self.clockwork.step():
+            pass
 
     def heal(self) -> None:
         """No more faults, and no more commands; what was done is undone."""
         self.nemesis.is_over = self.users.are_over = True
         self._loss = self._lateness = 0.0
         self.cuts.clear()
-        self.metadata.fails_next = ""
+        self.slow.clear()
+        self.metadata.fails_next, self.metadata.is_full = "", False
         for node in self.nodes:
             self.node_comes(node)
             for dir in node.dirs:
-                dir.failure, dir.is_full, dir.is_hanging = "", False, False
+                dir.heal()
             if node.manager is not None:
                 node.manager.resume()
         for actor in self.ray.named.values():
             actor.is_paused = False
         if self.controller is not None:
             self.controller.resume()
+        self.nemesis.write_back_all()
         self.users.bring_dirs_online()
 
     def is_settled(self) -> bool:
@@ -118,37 +165,48 @@ class World:
         desired = self.truth.desired
         left = []
         for log, record in desired.partitions.items():
-            actor = self.ray.named.get(log.partition)
-            is_served = actor is not None and actor.log == log and actor.is_alive
-            if actor is not None and is_served and actor.folder.is_identity_lost:
-                left.append(f"{log} is served from a folder that does not say whose it is")
-            if record.directory is not None and self._is_lost(log, record.directory):
-                continue
-            if self._is_taken(log):
-                continue
-            if record.state != "online":
-                left.append(f"{log} is {record.state}")
-            elif actor is None or not actor.is_alive or actor.is_learning or actor.log != log:
-                left.append(f"{log} is not served")
-            elif actor.dir.directory_id != record.directory:
-                left.append(f"{log} is served from {actor.dir.directory_id}")
-            elif actor.config_version < desired.topics[log.topic_id].version:
-                left.append(f"{log} obeys an old config")
+            problem = self._problem(record)
+            if problem and not self._is_lost(log, record.directory) and not self._is_taken(log):
+                left.append(f"{log} {problem}")
         left += [
             f"no {kind} at {node.key}" for node in self.nodes for kind in node.missing_upkeep()
         ]
         for actor in self.ray.named.values():
-            if actor.log not in desired.partitions:
+            if actor.log not in desired.partitions and not actor.is_learning:
                 left.append(f"{actor.log} is served, but not desired")
+            folder = actor.disks.folder(actor.path, actor.log.partition)
+            # One that was silent when its LogManager began is not known to it.
+            is_known = actor.is_alive and actor.log in self._served_at(actor.node)
+            if is_known and folder is not None and folder.read_id is None:
+                left.append(f"{actor.log} is served from a folder that does not say whose it is")
         return left
 
-    def _is_lost(self, log: LogId, directory_id: str) -> bool:
+    def _served_at(self, key: str) -> set[LogId]:
+        manager = self.node(key).manager
+        return set() if manager is None else {facts.log for facts in manager.machine.served()}
+
+    def _problem(self, record: PartitionRecord) -> str:
+        """Why a partition is not as it shall be; empty if it is."""
+        log, actor = record.log, self.ray.named.get(record.log.partition)
+        if record.state != "online":
+            return f"is {record.state}"
+        if actor is None or not actor.is_alive or actor.is_learning or actor.log != log:
+            return "is not served"
+        if actor.dir.directory_id != record.directory:
+            return f"is served from {actor.dir.directory_id}"
+        if actor.config_version < self.truth.desired.topics[log.topic_id].version:
+            return "obeys an old config"
+        return ""
+
+    def _is_lost(self, log: LogId, directory_id: str | None) -> bool:
         """Whether its folder is not there, after a restore of older metadata, or does not say whose
         it is: nobody can serve it before somebody mends that."""
+        if directory_id is None:
+            return False
         for node in self.nodes:
             for dir in node.dirs:
-                folder = dir.find(log.partition)
                 if dir.directory_id == directory_id:
+                    folder = node.disks.find(dir, log.partition)
                     return folder is None or folder.read_id != log.topic_id
         return True
 
@@ -159,10 +217,12 @@ class World:
         if not self.metadata.was_restored:
             return False
         desired = self.truth.desired
-        folders = [dir.find(log.partition) for node in self.nodes for dir in node.dirs]
-        lost = [folder for folder in folders if folder and folder.topic_id not in desired.topics]
-        if any(folder.is_identity_lost for folder in lost):
-            return True
+        for node in self.nodes:
+            for dir in node.dirs:
+                folder = node.disks.find(dir, log.partition)
+                is_lost = folder is not None and folder.topic_id not in desired.topics
+                if folder is not None and is_lost and folder.read_id is None:
+                    return True
         actor = self.ray.named.get(log.partition)
         return actor is not None and actor.is_alive and actor.node != desired.node_of(log)
 
@@ -177,13 +237,14 @@ class World:
             for record in self.metadata.records()
             if isinstance(record, ControllerRecord)
         ]
-        known = max(dir.controller_epoch for dir in self.nodes[0].dirs)
+        home = self.nodes[0]
+        known = max(home.disks.controller_epoch(dir) for dir in home.dirs)
         if known > max(epochs, default=0) and not accepts_older:
             expect(self.metadata.was_restored, "a crash looks like older metadata")
             self.truth.situations["older metadata is refused at the start"] += 1
             accepts_older = True
         self.controller = SimController(
-            self, self.nodes[0].key, least_epoch=known, accepts_older=accepts_older
+            self, home.key, least_epoch=known, accepts_older=accepts_older
         )
 
     def older_metadata_is_found(self) -> None:
@@ -221,13 +282,16 @@ class World:
         self.clockwork.soon(lambda: self.start_manager(node.key), most_ms=RESTART_MS)
 
     def actor_dies(self, actor: SimActor) -> None:
+        if not actor.is_alive:
+            return
+        if actor.is_adopted:
+            self.truth.situations["an adopted actor dies"] += 1
         self.ray.crash(actor)
-        self.clockwork.soon(lambda: self._tell_gone(actor), most_ms=3_000)
 
-    def _tell_gone(self, actor: SimActor) -> None:
-        manager = self.node(actor.node).manager
-        if manager is not None:
-            manager.actor_died(actor)
+    def _learned(self, actor: SimActor) -> None:
+        """It opens its log, by its LogManager's word."""
+        self.truth.situations["obeyed after a restart"] += 1
+        self.truth.opened(actor.log, actor.dir)
 
     def _ask_what_to_obey(self, actor: SimActor) -> None:
         """It asks its LogManager, again and again, while nobody else has told it."""
@@ -236,26 +300,23 @@ class World:
             return
         self.clockwork.soon(lambda: self._ask_what_to_obey(actor), most_ms=ASK_MS)
         manager = self.node(actor.node).manager
-        if manager is None or not manager.is_answering or actor.is_paused or actor.dir.failure:
+        if manager is None or not manager.is_answering or actor.is_paused or actor.dir.broken:
             return
-        order = manager.machine.order_of(actor.log)
-        if order is None or order.directory_id != actor.dir.directory_id:
-            return
-        self.truth.situations["obeyed after a restart"] += 1
-        self.truth.opened(actor.log, actor.dir)
-        actor.is_learning = False
-        actor.config, actor.config_version = order.config, order.config_version
-        self.clockwork.soon(lambda: manager.actor_said(actor), most_ms=ASK_MS)
+        order = manager.order_of(actor.log)
+        if order is not None and order.directory_id == actor.dir.directory_id:
+            with suppress(RaylogError):
+                self.ray.learn(order)
 
     def node_goes(self, node: SimNode) -> None:
         """The machine loses its power."""
         node.is_up = False
         if node.manager is not None:
-            node.manager.die()
+            node.manager.lose_power()
             node.manager = None
         for actor in [each for each in self.ray.named.values() if each.node == node.key]:
             self.ray.vanish(actor)
         node.upkeep.clear()
+        node.disks = node.disks.lose_power(self.clockwork.chance)
 
     def node_comes(self, node: SimNode) -> None:
         if not node.is_up:
@@ -263,6 +324,11 @@ class World:
             node.trouble_ms = self.clockwork.now_ms
             for dir in node.dirs:
                 dir.read_ms = self.clockwork.now_ms
+
+    @property
+    def are_nodes_small(self) -> bool:
+        """Whether no node can hold many LogActors."""
+        return max(node.most for node in self.nodes) < MUCH_ROOM
 
     @property
     def are_links_late(self) -> bool:
@@ -277,7 +343,7 @@ class World:
             else [
                 node.key
                 for node in self.nodes
-                if node.room > MUCH_ROOM and node.is_calm(calm_ms) and self._are_dirs_online(node)
+                if node.most > MUCH_ROOM and node.is_calm(calm_ms) and self._are_dirs_online(node)
             ]
         )
 
@@ -320,9 +386,24 @@ class World:
         if (key, way) in self.cuts or self.clockwork.chance.random() < self._loss:
             return
         is_late = self.clockwork.chance.random() < self._lateness
+        if way == "up" and key in self.slow:
+            self.clockwork.after(self.clockwork.chance.randint(*SLOW_MS), arrive)
+            return
         self.clockwork.soon(arrive, most_ms=LATE_MS if is_late else LINK_MS)
 
     # -- what is true ------------------------------------------------------------------------------
+
+    def _appended(self, records: Sequence[Record]) -> None:
+        """These are about to be written together."""
+        new = [
+            record.node
+            for record in records
+            if isinstance(record, PartitionRecord)
+            and record.log not in self.truth.desired.partitions
+        ]
+        for node in self.nodes:
+            count = new.count(node.key)
+            expect(count <= node.most, f"{node.key} gets {count} partitions: it holds {node.most}")
 
     def _written(self, record: Record) -> None:
         if isinstance(record, DirRecord):
@@ -341,17 +422,12 @@ class World:
     def _restored(self) -> None:
         self.truth.replay(self.metadata.records())
 
-    def check_renamed(self, dir: SimDir, folder: SimFolder, kind: str) -> None:
-        self.truth.renamed(dir, folder, kind)
-
     def check_instruction(self, manager: Manager, instruction: do.Work) -> None:
         if isinstance(instruction, do.StartLog):
-            self.truth.opened(instruction.log, manager.dir(instruction.directory_id))
+            self.truth.opened(instruction.log, manager.node.dir(instruction.directory_id))
         is_ordered = not isinstance(instruction, do.WriteEpoch | do.ReadDir | do.KillActor)
         if is_ordered and getattr(instruction, "topic_id", "") is not None:
-            for dir in manager.dirs_of(instruction):
-                is_known = dir.controller_epoch >= manager.obeyed_epoch
-                expect(is_known, f"{instruction}: its dir does not have the epoch of the orders")
+            manager.check_epoch(instruction)
 
     def ask_for_right(self, node: SimNode, log: LogId) -> None:
         """An upkeep actor asks its LogManager, and then the LogActor, which looks at the clock."""

@@ -192,6 +192,15 @@ def test_an_id_is_not_handed_out_of_an_epoch_that_turns_out_to_be_an_old_one() -
     assert play.answer.value == 10 << EPOCH_SHIFT
 
 
+def test_no_producer_id_is_given_by_an_epoch_that_only_hanging_disks_shall_have() -> None:
+    node = node_a()
+    for name, directory in node.dirs.items():
+        node.dirs[name] = replace(directory, why="it has not taken the epoch")
+    play = begun(node)
+    play.asks(AllocateProducerId())
+    assert "no log dir has the epoch" in str(error_of(play))
+
+
 def test_no_producer_id_is_given_while_no_log_dir_has_the_epoch() -> None:
     """A node without a log dir forgets the epoch, and after a restore it is another one's."""
     node = node_a()

@@ -83,6 +83,16 @@ def test_a_dir_that_has_no_room_for_the_epoch_holds_the_others_up_for_a_while_on
     assert node.later(PATIENCE_MS) == ["write epoch 1 to A", "make orders-0 of old in B"]
 
 
+def test_a_failure_of_one_dir_does_not_hide_that_another_has_no_room_for_the_epoch() -> None:
+    node = Node("A", "B")
+    node.orders(create())
+    assert node.failed("write epoch 1 to B", DiskFull("/disk/B")) == []
+    assert node.failed("write epoch 1 to A", BROKEN) == ["close A", "unlock A"]
+    assert node.report.orders == -1
+    assert node.later(1000) == ["write epoch 1 to B"]
+    assert node.done("write epoch 1 to B") == ["make orders-0 of old in B"]
+
+
 # -- a dir that hangs ------------------------------------------------------------------------------
 
 
@@ -102,6 +112,7 @@ def test_a_dir_that_hangs_stays_online_and_is_shown_and_the_others_obey() -> Non
     here, other = node.report.dirs
     assert (here.state, other.state) == ("online", "online")
     assert "epoch" in here.why
+    assert node.machine.controller_epoch == 1
     assert other.why == ""
     assert node.orders(create(), create(OTHERS)) == [
         "make orders-0 of old in B",
@@ -215,6 +226,13 @@ def test_each_life_writes_the_epoch_again_since_a_dir_may_have_missed_it() -> No
     node = Node("A", "B", controller_epoch=1)
     assert node.report.controller_epoch == 1
     assert node.orders() == ["write epoch 1 to A", "write epoch 1 to B"]
+
+
+def test_an_epoch_that_one_dir_has_is_known_before_its_orders_are_obeyed() -> None:
+    node = Node("A", "B")
+    node.orders(create())
+    node.done("write epoch 1 to A")
+    assert (node.machine.controller_epoch, node.report.orders) == (1, -1)
 
 
 def test_a_dir_that_comes_back_meanwhile_gets_the_epoch_too() -> None:

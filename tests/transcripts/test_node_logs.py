@@ -15,6 +15,7 @@ from raylog.actors.node.instructions import StartLog
 from raylog.actors.node.places import ROOM_BYTES
 from raylog.storage.errors import (
     DiskFull,
+    LogLocked,
     LogMissing,
     OutOfResources,
 )
@@ -64,6 +65,28 @@ def test_a_log_is_made_opened_configured_and_removed() -> None:
     assert node.logs == ["orders-0 of old in A: closing"]
     assert node.done("doom orders-0 of old in A") == []
     assert node.logs == []
+
+
+def test_an_actor_that_was_silent_at_the_start_does_not_hold_up_the_removal() -> None:
+    """Nobody has adopted it, and it has the folder's lock."""
+    node = Node("A", folders=[folder(ORDERS, "A")])
+    assert node.obeys(remove()) == ["doom orders-0 of old in A"]
+    assert node.failed("doom orders-0 of old in A", LogLocked("/disk/A/orders-0")) == [
+        "kill orders-0"
+    ]
+    assert node.done("kill orders-0") == []
+    assert node.orders(remove()) == ["doom orders-0 of old in A"]
+    assert node.done("doom orders-0 of old in A") == []
+    assert node.logs == []
+
+
+def test_a_log_whose_removal_failed_is_served_where_that_is_wanted_again() -> None:
+    """By metadata of before the removal."""
+    node = Node("A", folders=[folder(ORDERS, "A")])
+    assert node.obeys(remove()) == ["doom orders-0 of old in A"]
+    assert node.orders(serve()) == [], "what is being removed is not served"
+    assert node.failed("doom orders-0 of old in A", HANGS) == []
+    assert node.orders(serve()) == ["start orders-0 of old in A with config 1, first"]
 
 
 def test_a_log_that_nobody_wants_is_ended_and_its_folder_is_set_aside() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from raylog.actors.control import Confirmed, DirReport, KeepOut, LogId, ReadBack, SetAside
+from raylog.actors.control import Confirmed, DirReport, End, KeepOut, LogId, ReadBack, SetAside
 from raylog.actors.node.events import (
     ActorGone,
     ActorSaid,
@@ -390,6 +390,14 @@ def test_a_log_that_is_gone_is_named_no_more() -> None:
     node.done("end orders-0 of old")
     assert "run retention: nothing" in node.later(10_000)
     assert node.later(10_000) == []
+
+
+def test_nothing_is_removed_from_a_log_that_is_ended_since_nobody_knows_it() -> None:
+    node = upkeep()
+    node.orders()
+    assert confirmed(node, 0) == {ORDERS: 1}
+    node.orders(End(log=ORDERS))
+    assert confirmed(node, 0) == {}
 
 
 def test_what_was_confirmed_holds_for_20_seconds_from_the_report_on() -> None:

@@ -390,6 +390,20 @@ def test_a_folder_that_was_found_without_identity_gets_that_of_its_actor(disks: 
     assert later.folders() == ["orders-0.*-delete"]
 
 
+def test_a_folder_without_identity_is_told_until_its_actors_could_be_written(disks: Disks) -> None:
+    disks.make()
+    disks.fs.write_file(f"{A}/{ORDERS}/{PARTITION_METADATA}", b"garbage")
+    later = disks.again()
+    later.open()
+    here = later.id_of(A)
+    assert later.work.lost_identities(here) == [ORDERS]
+    with later.fs.failing(DiskFull), pytest.raises(DiskFull):
+        later.write_identity()
+    assert later.work.lost_identities(here) == [ORDERS]
+    later.write_identity()
+    assert later.work.lost_identities(here) == []
+
+
 def test_a_folder_that_is_gone_or_anothers_gets_no_identity(disks: Disks) -> None:
     disks.make()
     for log in (LATER_LOG, OTHER_LOG):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from raylog.actors.control import LogId
 from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.messages import MendedTotal, OpeningReport
 from raylog.actors.node.instructions import StartLog
@@ -125,6 +126,21 @@ def test_an_actor_of_another_node_that_is_up_is_left_alone() -> None:
     with pytest.raises(NotLeader, match="another node"):
         start.run()
     assert start.actors.killed == []
+
+
+def test_an_actor_of_another_node_is_left_alone_while_it_learns_to_serve_this_log() -> None:
+    start = Start().lives(FakeLog(said=says(node_id=ELSEWHERE), states=["learning"]))
+    with pytest.raises(NotLeader, match="another node"):
+        start.run()
+    assert start.actors.killed == []
+
+
+def test_one_that_waits_elsewhere_for_another_topics_log_is_replaced() -> None:
+    """Its topic was deleted while Ray started it again: nobody orders anything of it any more."""
+    gone = LogId(partition=PARTITION, topic_id="another")
+    start = Start().lives(FakeLog(said=says(gone, node_id=ELSEWHERE), states=["learning"]))
+    start.run()
+    assert start.actors.killed == [PARTITION]
 
 
 def test_an_actor_of_a_node_that_is_away_is_replaced_after_ten_seconds() -> None:

@@ -48,10 +48,12 @@ class Controller:
     def __init__(self) -> None:
         self.report_heard: Report | None = None
         self.is_dead = threading.Event()  # it answers nothing, until somebody gives that up
+        self.is_asked = threading.Event()  # and somebody waits for it
         self.refused_epochs: list[int] = []
 
     def report(self, report: Report, timeout_s: float, given_up: "Future[None]") -> None:
         if self.is_dead.is_set():
+            self.is_asked.set()
             given_up.result(3_600)
             return
         self.report_heard = report
@@ -356,7 +358,7 @@ def test_a_controller_that_wants_a_report_gets_one_at_once() -> None:
     node = Node().begin()
     node.controller.is_dead.set()
     number = node.report().number
-    node.order()  # there is something to report
+    wait_for(node.controller.is_asked.is_set)
     node.controller.is_dead.clear()
     node.node.want_report()
     wait_for(lambda: node.report().number > number)

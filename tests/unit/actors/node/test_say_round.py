@@ -49,6 +49,7 @@ class Round:
             served=lambda: [served_of(says(log)) for log in served],
             order_of=lambda log: self.order,
             tell=self.told.append,
+            teach=lambda job: job(),
         )()
         return self.told
 

@@ -18,12 +18,14 @@ class Disk:
     def __init__(self, *errors: Exception, shortage: DiskFull | None = None) -> None:
         self.errors, self.shortage = list(errors), shortage
         self.written: list[Record] = []
+        self.may_use_reserve: list[bool] = []
 
     def append(
         self, records: Sequence[Record], *, may_use_reserve: bool = False
     ) -> DiskFull | None:
         self._fail()
         self.written += records
+        self.may_use_reserve.append(may_use_reserve)
         return self.shortage if may_use_reserve else None
 
     def make_reserve(self) -> None:
@@ -52,6 +54,14 @@ def test_what_is_asked_is_done_in_its_order_and_all_before_the_end() -> None:
         Appended(token=3),
     ]
     assert disk.written == [RECORD] * 3
+
+
+def test_only_a_record_that_may_use_the_reserve_does() -> None:
+    disk = Disk(shortage=FULL)
+    appender = Appender(disk, lambda _: None)
+    for may in (False, True):
+        appender.write(Append(token=1, records=(RECORD,), may_use_reserve=may))
+    assert disk.may_use_reserve == [False, True]
 
 
 def test_a_failure_is_told_by_its_name_and_one_without_a_name_leaves_all_unknown() -> None:

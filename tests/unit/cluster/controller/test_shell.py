@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from raylog.actors.errors import NotLeader, OlderMetadata, TopicExists, UnknownTopicOrPartition
+from raylog.cluster.controller.describe import PartitionDescription
 from raylog.cluster.controller.events import NodesSeen
 from raylog.cluster.controller.reserve import METADATA_RESERVE, RESERVE_BYTES
 from raylog.cluster.controller.shell import LONGEST_PAUSE_S, again_until_open
@@ -95,10 +96,12 @@ def test_a_log_dir_that_was_offline_is_used_again_when_it_was_read_back(play: Sh
     node = play.managers.nodes["a"]
     node.fails("dir-a")
     play.managers.reports("a")
-    play.is_soon(lambda: lookups.explain(TopicPartition("t", 0)) is not None, "it is noticed")
-    problem = lookups.describe_topic("t").partitions[0]
-    assert "EIO" in (problem.problem or "")
-    assert "raylog log-dirs online dir-a" in (problem.todo or "")
+
+    def problem() -> PartitionDescription:
+        return lookups.describe_topic("t").partitions[0]
+
+    play.is_soon(lambda: "EIO" in (problem().problem or ""), "it is recorded")
+    assert "raylog log-dirs online dir-a" in (problem().todo or "")
     assert commanding.log_dir_online("/dir-a") == "returning"
     play.is_soon(lambda: node.dirs["dir-a"].is_read_back, "it is read back")
 

@@ -1,0 +1,198 @@
+"""What one life of a LogManager does on its disks: its real code, at moments of the simulation.
+
+The rest is what a disk and a process can do to it: a dir that hangs ends nothing, a process that
+dies stops in the middle of its work, and the truth is compared with what is about to be done.
+"""
+
+import sys
+from random import Random
+from typing import TYPE_CHECKING
+
+from raylog.actors.control import LogId
+from raylog.actors.node import instructions as do
+from raylog.actors.node.disk_work import DiskInstruction, DiskWork
+from raylog.actors.node.events import DirsRead
+from raylog.storage.errors import RaylogError
+from raylog.storage.testing.clock import T0
+from raylog.storage.testing.memory import Stopped
+from tests.simulation.actors import SimActor
+from tests.simulation.clockwork import Clockwork
+from tests.simulation.disks import CLUSTER_ID, DOOMED, STRAY, SimDir
+from tests.simulation.invariants import expect
+
+if TYPE_CHECKING:
+    from tests.simulation.nodes import SimNode
+    from tests.simulation.world import World
+
+DELETE_DELAY_MS = 10_000
+COPY_RATE = 1e12
+# A process that is killed in the middle of its work has done up to so many operations of it.
+MOST_OPERATIONS = 16
+
+
+class SimTime:
+    """The simulation's time as a clock, and as a timer whose sleeps take no time."""
+
+    def __init__(self, clockwork: Clockwork) -> None:
+        self._clockwork, self._slept_s = clockwork, 0.0
+
+    def now_ms(self) -> int:
+        return T0 + self._clockwork.now_ms
+
+    def now_s(self) -> float:
+        return self._clockwork.now_ms / 1000 + self._slept_s
+
+    def sleep(self, seconds: float) -> None:
+        self._slept_s += seconds
+
+
+class NodeDisks:
+    """The log dirs of a node while one life of its LogManager has them."""
+
+    def __init__(self, world: "World", node: "SimNode") -> None:
+        self._world, self._node = world, node
+        self._disks = node.disks  # after a loss of power the node has others
+        time = SimTime(world.clockwork)
+        self.work = DiskWork(
+            self._disks,
+            time,
+            cluster_id=CLUSTER_ID,
+            node_number=node.dirs[0].number,
+            delete_delay_ms=DELETE_DELAY_MS,
+            copy_rate=COPY_RATE,
+            now_s=time.now_s,
+            sleep=time.sleep,
+        )
+
+    @property
+    def _random(self) -> Random:
+        return self._world.clockwork.chance
+
+    def dirs(self) -> list[SimDir]:
+        """The dirs in use."""
+        ids = set(self.work.online())
+        return [dir for dir in self._node.dirs if dir.directory_id in ids]
+
+    def answering(self) -> list[SimDir]:
+        """Those of them that do not hang."""
+        return [dir for dir in self.dirs() if not self._is_hanging(dir)]
+
+    def _is_hanging(self, dir: SimDir) -> bool:
+        return dir.hangs_until_ms > self._world.clockwork.now_ms
+
+    def check_epochs(self) -> None:
+        """What was fsynced is there after any loss of power."""
+        for dir in self.dirs():
+            epoch = self._disks.controller_epoch(dir)
+            expect(epoch >= dir.epoch, f"{dir.path} has lost epoch {dir.epoch}: it has {epoch}")
+
+    def close_all(self) -> None:
+        """The process ends: its locks are free."""
+        for directory_id in self.work.online():
+            self.work.close_dir(directory_id)
+        self.work.let_go()
+
+    def close_dir(self, directory_id: str) -> None:
+        """Write nothing more to it."""
+        is_open = directory_id in self.work.online()
+        expect(is_open, "a log dir is closed that is not open")
+        self.work.close_dir(directory_id)
+
+    def unlock_dir(self, directory_id: str) -> None:
+        """Give its lock up."""
+        is_open = directory_id in self.work.online()
+        expect(not is_open, "a log dir is unlocked that was not closed")
+        self.work.unlock_dir(directory_id)
+
+    # -- instructions ------------------------------------------------------------------------------
+
+    def waits_until_ms(self, work: do.Work) -> int | None:
+        """When something can end at the earliest that a dir holds up; None: nothing does."""
+        until_ms = max((dir.hangs_until_ms for dir in self.used(work)), default=-1)
+        return until_ms if until_ms > self._world.clockwork.now_ms else None
+
+    def used(self, work: do.Work) -> list[SimDir]:
+        """The dirs in which it does something."""
+        ids = getattr(work, "directory_id", ""), getattr(work, "target_id", "")
+        return [dir for dir in self._node.dirs if dir.directory_id in ids]
+
+    def carry_out(self, work: DiskInstruction) -> DirsRead | None:
+        """What is told before its end. Raises RaylogError."""
+        writer = self._check(work)
+        found = self.work.carry_out(work)
+        expect(writer is None, f"{work} under its writer")
+        if isinstance(work, do.Adopt):
+            self._check_adopted(work)
+        if isinstance(work, do.WriteEpoch):
+            dir = self._node.dir(work.directory_id)
+            dir.epoch = max(dir.epoch, work.controller_epoch)
+        if found is None:
+            return None
+        assert isinstance(work, do.ReadDir)
+        self._node.dir(work.directory_id).read_ms = self._world.clockwork.now_ms
+        self.check_epochs()
+        return DirsRead(
+            dirs=found.dirs, folders=found.folders, controller_epoch=found.controller_epoch
+        )
+
+    def stop_within(self, work: DiskInstruction) -> None:
+        """The process dies: of this, some operations are done."""
+        if self.waits_until_ms(work) is not None:
+            return
+        disks = self._disks
+        disks.stop_at(disks.operations + self._random.randint(0, MOST_OPERATIONS))
+        try:
+            self._check(work)
+            self.work.carry_out(work)
+        except (RaylogError, Stopped):
+            pass
+        finally:
+            disks.stop_at(sys.maxsize)
+
+    # -- the truth ---------------------------------------------------------------------------------
+
+    def _check(self, work: DiskInstruction) -> SimActor | None:
+        """Compare what is about to be done with what it would be done to.
+
+        Returns the actor that has the lock of a folder that is to be renamed.
+        """
+        match work:
+            case do.ReadDir(directory_id=where):
+                is_closed = where not in self.work.online()
+                expect(is_closed, "a log dir is read back that was not closed")
+            case do.Doom(log=log, directory_id=where):
+                return self._check_renamed(log, log.topic_id, where, DOOMED)
+            case do.PutAside(partition=partition, topic_id=topic_id, directory_id=where):
+                log = LogId(partition=partition, topic_id=topic_id or "")
+                return self._check_renamed(log, topic_id, where, STRAY)
+            case do.WriteIdentity(log=log, directory_id=where):
+                folder = self._disks.find(self._node.dir(where), log.partition)
+                is_its = folder is None or folder.topic_id == log.topic_id
+                expect(is_its, f"{log}: a folder is about to get another topic's id")
+            case do.Copy(log=log, directory_id=where, is_last=True):
+                path = f"{self._node.dir(where).path}/{log.partition}"
+                is_free = self._world.ray.owner(path) is None
+                expect(is_free, "the last round of a copy beside its writer")
+        return None
+
+    def _check_renamed(
+        self, log: LogId, topic_id: str | None, where: str, kind: str
+    ) -> SimActor | None:
+        dir = self._node.dir(where)
+        folder = self._disks.find(dir, log.partition)
+        if where not in self.work.online() or folder is None:
+            return None
+        is_meant = folder.topic_id == topic_id if kind == DOOMED else folder.read_id == topic_id
+        if not is_meant:
+            return None
+        self._world.ray.await_end(folder.path)
+        owner = self._world.ray.owner(folder.path)
+        if owner is None:
+            self._world.truth.renamed(dir, folder, kind)
+        return owner
+
+    def _check_adopted(self, work: do.Adopt) -> None:
+        folder = self._disks.find(self._node.dir(work.directory_id), work.log.partition)
+        is_whole = folder is not None and folder.topic_id == work.log.topic_id
+        expect(is_whole, f"{work.log}: its copy is not there")
+        expect(folder is not None and folder.is_clean, f"{work.log}: its copy is not whole")
