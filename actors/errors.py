@@ -245,6 +245,22 @@ class ReadTimedOut(RequestTimedOut):
     )
 
 
+class AnswerLost(RequestTimedOut):
+    """The Controller ended while it was asked. It is not known whether the request took effect.
+
+    It was not asked again, since others may have made changes in between. ``timeout_ms`` is 0: no
+    time was over.
+    """
+
+    fields = ("what", "look_at")
+    timeout_ms = 0
+    look_at: str  # the command that shows it
+    template = (
+        "{what}: the Controller ended while it was asked; the request may have taken effect. Look "
+        "at `{look_at}`, and repeat it if it has not"
+    )
+
+
 class NothingChanged(RequestTimedOut):
     """The Controller took no requests for all the time. The request did not take effect."""
 
@@ -264,6 +280,18 @@ class BufferExhausted(RequestTimedOut):
     template = (
         "buffer.memory={buffer_memory} had no room within {timeout_ms} ms, so {what} was not "
         "taken; check `raylog status`, then send it again, or raise buffer.memory or max.block.ms"
+    )
+
+
+class NoProducerId(RequestTimedOut):
+    """An idempotent producer got no id in time, and was not made. ``why``: the last reason."""
+
+    fields = ("timeout_ms", "why")
+    what = "a producer id"
+    why: str
+    template = (
+        "no producer id within max.block.ms={timeout_ms} ({why}), so the producer was not made; "
+        "check `raylog health`, then make it again, or raise max.block.ms"
     )
 
 
@@ -483,9 +511,9 @@ class MetadataInDoubt(RaylogError):
     found: str
     why: str
     template = (
-        "the cluster's metadata is in several log dirs, and {why} ({found}); keep the "
-        "__cluster_metadata-0 of the log dir that was used last, move the others away, and start "
-        "the broker again"
+        "the cluster's metadata is in several log dirs, and {why} ({found}); repair what cannot "
+        "be read first. Then keep the one that knows your topics: move __cluster_metadata-0 of the "
+        "other log dirs to a safe place, delete nothing, and start the broker again"
     )
 
 

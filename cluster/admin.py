@@ -6,7 +6,8 @@
 
 Nothing here waits, and nothing raises what a future can tell: of several topics each succeeds or
 fails by itself. A request waits while the Controller is started again. A future ends within
-``timeout_s``: with RequestTimedOut where nobody knows whether the request took effect, with
+``timeout_s``: with RequestTimedOut where nobody knows whether the request took effect (AnswerLost
+where the Controller ended meanwhile: only ``alter_configs``, which is not repeated), with
 NothingChanged where it did not, with ReadTimedOut where it changes nothing. Arguments that can mean
 nothing raise InvalidRequest at once. ``Broker`` has the same for one topic at a time, which waits
 until it is done.
@@ -24,7 +25,13 @@ from raylog.actors.requests import READ_UNCOMMITTED, OffsetAnswer
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.stubs import LogActorStub
 from raylog.cluster.client.commanding import Command
-from raylog.cluster.client.commands import altering, asking, creating, delete_topic, extending
+from raylog.cluster.client.commands import (
+    add_partitions,
+    altering,
+    asking,
+    creating,
+    delete_topic,
+)
 from raylog.cluster.client.connection import TopicMetadata
 from raylog.cluster.client.consumer.places import offset_of, partition_of, timestamp_of
 from raylog.cluster.client.offsets import list_offsets
@@ -92,11 +99,18 @@ class Admin:
         timeout_s: float = TIMEOUT_S,
     ) -> "dict[str, Future[TopicDescription]]":
         """Extend topics to so many partitions: topic -> total. See ``Broker.add_partitions``."""
-        requests = {
-            topic: extending(topic, total, validate_only=validate_only)
+        limit_s = _seconds(timeout_s)
+        return {
+            topic: add_partitions(
+                self._connection,
+                topic,
+                total,
+                limit_s,
+                patience_s=limit_s,
+                validate_only=validate_only,
+            )
             for topic, total in totals.items()
         }
-        return self._ask_controller("extending", requests, timeout_s)
 
     def delete_topics(
         self, topics: Iterable[str], *, timeout_s: float = TIMEOUT_S
@@ -113,19 +127,19 @@ class Admin:
     ) -> "dict[str, Future[TopicDescription]]":
         """Topics, their configs, and where their partitions are. UnknownTopicOrPartition."""
         return self._ask_controller(
-            "describing", _each(ControllerStub.describe_topic, topics), timeout_s, is_read=True
+            "describing", _each(ControllerStub.describe_topic, topics), timeout_s
         )
 
     def list_topics(self, *, timeout_s: float = TIMEOUT_S) -> "Future[list[str]]":
         """The names of all topics, sorted."""
         return self._command(
-            "listing topics", _seconds(timeout_s), asking(ControllerStub.list_topics), is_read=True
+            "listing topics", _seconds(timeout_s), asking(ControllerStub.list_topics)
         )
 
     def describe_cluster(self, *, timeout_s: float = TIMEOUT_S) -> "Future[ClusterDescription]":
         """The cluster's id, its nodes, and where its Controller runs."""
         request = asking(ControllerStub.describe_cluster)
-        return self._command("describing the cluster", _seconds(timeout_s), request, is_read=True)
+        return self._command("describing the cluster", _seconds(timeout_s), request)
 
     # -- configs -----------------------------------------------------------------------------------
 
@@ -137,7 +151,7 @@ class Admin:
         UnknownTopicOrPartition.
         """
         return self._ask_controller(
-            "the config of", _each(ControllerStub.topic_config, topics), timeout_s, is_read=True
+            "the config of", _each(ControllerStub.topic_config, topics), timeout_s
         )
 
     def alter_configs(
@@ -174,20 +188,16 @@ class Admin:
         what: str,
         requests: Mapping[str, Command[Answer]],
         timeout_s: float,
-        *,
-        is_read: bool = False,
     ) -> "dict[str, Future[Answer]]":
         """A request for each topic. ``what``: as errors say it, with the topic behind."""
         limit_s = _seconds(timeout_s)
         return {
-            topic: self._command(f"{what} {topic}", limit_s, request, is_read=is_read)
+            topic: self._command(f"{what} {topic}", limit_s, request)
             for topic, request in requests.items()
         }
 
-    def _command(
-        self, what: str, limit_s: float, request: Command[Answer], *, is_read: bool
-    ) -> "Future[Answer]":
-        return self._connection.command(what, limit_s, request, patience_s=limit_s, is_read=is_read)
+    def _command(self, what: str, limit_s: float, request: Command[Answer]) -> "Future[Answer]":
+        return self._connection.command(what, limit_s, request, patience_s=limit_s)
 
     # -- offsets -----------------------------------------------------------------------------------
 

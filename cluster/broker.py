@@ -55,7 +55,14 @@ from raylog.actors.runtime.stubs import (
 )
 from raylog.cluster.client.added_partitions import partitions_added
 from raylog.cluster.client.commanding import Command
-from raylog.cluster.client.commands import altering, asking, creating, delete_topic, extending
+from raylog.cluster.client.commands import (
+    add_partitions,
+    altering,
+    asking,
+    creating,
+    delete_topic,
+    once,
+)
 from raylog.cluster.controller.describe import (
     PartitionDescription,
     TopicDescription,
@@ -158,7 +165,7 @@ class Broker:
     def _ask_controller(self, what: str, ask: Callable[[ControllerStub], Call[Answer]]) -> Answer:
         """As ``_command``, of what changes nothing."""
         self._join()
-        asked = self.connection().command(what, CALL_TIMEOUT_S, asking(ask), is_read=True)
+        asked = self.connection().command(what, CALL_TIMEOUT_S, asking(ask))
         answer: Answer = asked.result()
         return answer
 
@@ -223,8 +230,8 @@ class Broker:
         ``metadata.max.age.ms``. Raises UnknownTopicOrPartition, InvalidPartitions unless there are
         fewer now, TopicBusy, NoLogDirs; then nothing is changed.
         """
-        command = extending(topic, total)
-        described = self._command(f"extending {topic}", command, WORK_TIMEOUT_S)
+        self._join()
+        described = add_partitions(self.connection(), topic, total, WORK_TIMEOUT_S).result()
         partitions_added(self.namespace, topic, len(described.partitions))
         return described
 
@@ -240,10 +247,11 @@ class Broker:
         NoRoom; the partition serves on where it was then.
         """
         log_dir = _absolute(log_dir)
-        command = asking(
+        command = once(
             partial(
                 ControllerStub.move_partition, topic=topic, partition=partition, log_dir=log_dir
-            )
+            ),
+            look_at=f"raylog topic describe {topic}",
         )
         what = f"moving {topic}-{partition}"
         moved: PartitionDescription = self._command(what, command, WORK_TIMEOUT_S)
@@ -495,7 +503,10 @@ class Broker:
         ``returning``, or ``online`` where it was not offline. ``log_dir``: as of
         :meth:`move_partition`. Raises InvalidRequest where no node, or several, have such a dir.
         """
-        command = asking(partial(ControllerStub.log_dir_online, log_dir=_absolute(log_dir)))
+        command = once(
+            partial(ControllerStub.log_dir_online, log_dir=_absolute(log_dir)),
+            look_at="raylog log-dirs",
+        )
         state: str = self._command(f"using {log_dir} again", command, CALL_TIMEOUT_S)
         return state
 

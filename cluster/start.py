@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from raylog.actors.errors import BrokerNotFound, BrokerRunning
+from raylog.actors.errors import BrokerNotFound, BrokerRunning, MetadataInDoubt, OlderMetadata
 from raylog.actors.node.broker_config import BrokerConfig, names_log_dirs
 from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, WORK_TIMEOUT_S
 from raylog.actors.runtime.clusters import (
@@ -101,7 +101,13 @@ def _start_controller(
     from raylog.cluster.controller.controller_actor import Controller
     from raylog.cluster.controller.home import find_home
 
-    node, home = find_home(config, new_cluster, older_metadata)
+    try:
+        node, home = find_home(config, new_cluster, older_metadata)
+    except (MetadataInDoubt, OlderMetadata):
+        # Another start may have changed the log dirs while they were looked at.
+        if find_controller(namespace) is not None:
+            raise BrokerRunning(namespace) from None
+        raise
     controller = ControllerStub(create(Controller, CONTROLLER, namespace, node, namespace, config))
     try:
         started = controller.start(home, new_cluster=new_cluster, older_metadata=older_metadata)

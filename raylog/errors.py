@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from raylog.actors.errors import (
     ActorAway,
+    AnswerLost,
     BrokerNotFound,
     BrokerRunning,
     BufferExhausted,
@@ -47,6 +48,7 @@ from raylog.actors.errors import (
     MoveRunning,
     NoLogDirs,
     NoOffsetForPartition,
+    NoProducerId,
     NotController,
     NothingAssigned,
     NothingChanged,
@@ -138,6 +140,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ActorAway",
+    "AnswerLost",
     "AsideRefused",
     "BrokerNotFound",
     "BrokerRunning",
@@ -187,6 +190,7 @@ __all__ = [
     "MoveRunning",
     "NoLogDirs",
     "NoOffsetForPartition",
+    "NoProducerId",
     "NoRoom",
     "NoRoomToSetAside",
     "NotAPartitionFolder",

@@ -480,3 +480,8 @@ class Log(ReadableLog):
         for segment in self._segments:
             segment.close()
         self._doomed.remove_all()
+
+    def release(self) -> None:
+        """Close the files as they are, after a failure: the next opening recovers the log."""
+        for segment in self._segments:
+            segment.release()

@@ -561,6 +561,13 @@ class Segment:
         self.time_index.close()
         self.txn_index.release()
 
+    def release(self) -> None:
+        """Close the files as they are: nothing is written."""
+        self.log.close()
+        self.offset_index.release()
+        self.time_index.release()
+        self.txn_index.release()
+
     def open_all_files(self) -> None:
         """Open or read all files: from here on it does not matter to readers what they are called.
 

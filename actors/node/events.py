@@ -126,6 +126,17 @@ class ActorSaid:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ActorSeen:
+    """A LogActor lives on this node whose log was not served; it may be opening it.
+
+    ``directory_id``: of the log dir that it uses. It may be late news.
+    """
+
+    partition: TopicPartition
+    directory_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityLost:
     """The ``partition.metadata`` of a folder cannot be read any more."""
 
@@ -176,6 +187,7 @@ Event = (
     | DirsRead
     | ActorGone
     | ActorSaid
+    | ActorSeen
     | IdentityLost
     | IdentityFound
     | UpkeepSeen

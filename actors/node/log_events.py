@@ -138,6 +138,17 @@ class LogEvents:
             self._serves(log, served)
             self._book.touch(log.id.partition)
 
+    def actor_seen(self, partition: TopicPartition, directory_id: str) -> None:
+        """End an actor that uses a dir which is not in use here: it does not have the dir's lock.
+
+        Where a log of its name is being served or opened, who does that finds it.
+        """
+        is_met = any(log.has_actor for log in self._book.of(partition))
+        if is_met or partition in self._book.kills or self._places.is_online(directory_id):
+            return
+        self._book.out.note("stranger-ended", partition=partition, directory_id=directory_id)
+        self._book.kill(partition)
+
     def identity_lost(self, partition: TopicPartition, directory_id: str) -> None:
         """A folder does not say any more whose it is: the word of a living actor counts."""
         self._book.touch(partition)

@@ -34,6 +34,7 @@ from raylog.actors.node.epoch_gate import EpochGate
 from raylog.actors.node.events import (
     ActorGone,
     ActorSaid,
+    ActorSeen,
     DirFailed,
     DirsRead,
     Event,
@@ -155,6 +156,8 @@ class NodeMachine:
                 self._events.actor_gone(event.partition)
             case ActorSaid():
                 self._events.actor_said(event.served)
+            case ActorSeen():
+                self._events.actor_seen(event.partition, event.directory_id)
             case IdentityLost():
                 self._events.identity_lost(event.partition, event.directory_id)
             case IdentityFound():

@@ -63,6 +63,7 @@ from raylog.actors.node.recoveries import Recoveries
 from raylog.actors.node.say_round import SayRound
 from raylog.actors.node.shell import NodeShell
 from raylog.actors.node.starting import started
+from raylog.actors.node.stranger_round import StrangerRound
 from raylog.actors.node.tasks import EachDir, Repeating
 from raylog.actors.node.timer import Timer
 from raylog.actors.node.upkeep_hands import UpkeepActors, UpkeepHands
@@ -147,6 +148,7 @@ _LEVELS = {
     "log-dir-offline": logging.ERROR,
     "log-not-opened": logging.WARNING,
     "not-done": logging.WARNING,
+    "stranger-ended": logging.WARNING,
 }
 
 
@@ -207,6 +209,9 @@ class RunningNode:
             tell=shell.tell,
             teach=Workers("teach-log", TAUGHT_AT_ONCE).run,
         )
+        self._stranger_round = StrangerRound(
+            ports.actors, node_id=facts.node_id, served=shell.served, tell=shell.tell
+        )
         self._writes = Pools(1)  # of cleaner offsets, by log dir
         self._lock = threading.Lock()  # of what follows
         self._recoveries = Recoveries(ports.timer.now_s)
@@ -259,6 +264,7 @@ class RunningNode:
         start_checkpoint_s = config.log_flush_start_offset_checkpoint_interval_ms / 1000
         every(TICK_INTERVAL_S, "tick", self._tick)
         every(SAY_INTERVAL_S, "say", self._say_round)
+        every(SAY_INTERVAL_S, "look-for-strangers", self._stranger_round)
         every(UPKEEP_LOOK_INTERVAL_S, "look-at-upkeep", self._upkeep_hands.look)
         every(LOOK_INTERVAL_S, "look-at-dirs", self._look_at_dirs)
         every(LOOK_INTERVAL_S, "remove-deleted", self._remove_deleted)

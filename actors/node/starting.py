@@ -1,8 +1,9 @@
 """How a life of a LogManager begins: what lies in its dirs, and which LogActors live on.
 
-The actors of the partitions that lie here are asked what they serve, for ASK_TIMEOUT_S in all.
-Where a dir cannot be used, nobody knows what lies in it, so all actors of the cluster are asked:
-this node does not have the dir's lock, so none of its actors may serve from it.
+All actors of the cluster are asked what they serve, for ASK_TIMEOUT_S in all: Ray's names do not
+say where one lives, and one of this node may serve from a dir that cannot be used, or that lies
+under none of the paths any more. This node does not have such a dir's lock, so none of its actors
+may serve from it. One that is silent now is asked again: see ``stranger_round.py``.
 
 =============================================  =====================================================
 the actor                                      becomes
@@ -10,9 +11,10 @@ the actor                                      becomes
 serves a folder that is here                   served
 is closed, or its disk has failed, or it       a stranger: the machine ends it
 serves another folder of this node, or one
-in a dir that cannot be used
+in a dir that is not in use
 lives on another node                          nothing; it is not this node's
-learns its config, opens its log, is silent    nothing; the order to serve the log finds it
+learns its config, opens its log               nothing; the order to serve the log finds it
+is silent                                      the same, or the stranger round finds it
 =============================================  =====================================================
 """
 
@@ -50,7 +52,7 @@ def started(
     """
     served: list[Served] = []
     strangers: list[TopicPartition] = []
-    for partition, says in _ask(found, actors).items():
+    for partition, says in _ask(actors).items():
         match judge(says, found.folders, disk=disk, node_id=node_id):
             case "served":
                 served.append(served_of(says))
@@ -74,14 +76,9 @@ def started(
     )
 
 
-def _ask(found: Found, actors: AskedActors) -> dict[TopicPartition, LogSays]:
-    """What those actors say that may serve from here; those that do not answer are left out."""
-    here = {folder.partition for folder in found.folders if not folder.is_copy}
-    is_all_known = all(dir.state == "online" for dir in found.dirs)
-    if is_all_known and not here:
-        return {}
-    running = actors.running()
-    answers = actors.says_all(sorted(running & here if is_all_known else running), ASK_TIMEOUT_S)
+def _ask(actors: AskedActors) -> dict[TopicPartition, LogSays]:
+    """What the actors say that run; those that do not answer are left out."""
+    answers = actors.says_all(sorted(actors.running()), ASK_TIMEOUT_S)
     return {partition: says for partition, says in answers.items() if isinstance(says, LogSays)}
 
 

@@ -6,9 +6,14 @@ Ray starts a Controller again within seconds. Until then a request fails in one 
 error          what it says                  the request is
 =============  ============================  ====================================================
 NotController  it takes no requests yet      asked again as it is: nothing was changed
-ActorAway      the call was lost             asked again as one that is repeated: it may have
-                                             taken effect, and must not do so twice
+ActorAway      the call was lost             asked again as one that is repeated, where the
+                                             Controller can tell that it has taken effect, or
+                                             where it changes nothing; else it ends: AnswerLost
 =============  ============================  ====================================================
+
+What the Controller cannot know again (``Command.look_at``) is not repeated, since it would undo
+what others have done in between. So that it waits all the same while the Controller is away, it is
+sent only when a question was answered.
 
 Every other error is the answer. When the Controller has been away for too long, the request fails
 with NothingChanged, or with RequestTimedOut if it may have taken effect.
@@ -22,11 +27,13 @@ questions that do not wait for each other, and the request goes to it as soon as
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from raylog.actors.errors import (
     ActorAway,
+    AnswerLost,
     NotController,
     NothingChanged,
     NotLeader,
@@ -43,7 +50,20 @@ FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 0.5
 
 Answer = TypeVar("Answer")
-Command = Callable[[ControllerStub, bool], Call[Answer]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command(Generic[Answer]):
+    """What is asked.
+
+    ``call``: makes the call; it gets whether an earlier one may have taken effect. ``is_read``: it
+    changes nothing. ``look_at``: None where the Controller can tell whether the command has taken
+    effect; else it is never repeated, and this is the command line that shows what became of it.
+    """
+
+    call: Callable[[ControllerStub, bool], Call[Answer]]
+    is_read: bool = False
+    look_at: str | None = None
 
 
 class AskController(Protocol):
@@ -71,17 +91,12 @@ class Commanding(Generic[Answer]):
         what: str,
         timeout_s: float,
         patience_s: float,
-        is_read: bool,
     ) -> None:
-        """``command``: makes the call; it gets whether an earlier one may have taken effect.
-
-        ``patience_s``: how long the Controller may be away. ``timeout_s``: for all of it.
-        ``is_read``: it changes nothing.
-        """
+        """``patience_s``: how long the Controller may be away. ``timeout_s``: for all of it."""
         self.future: Future[Answer] = Future()
         self._ask_controller, self._deadlines = ask_controller, deadlines
         self._command, self._what = command, what
-        self._patience_s, self._is_read = min(patience_s, timeout_s), is_read
+        self._patience_s = min(patience_s, timeout_s)
         self._ends_at = deadlines.now() + timeout_s
         self._lock = threading.Lock()  # of what follows; held for moments
         self._asked_at = 0.0
@@ -92,7 +107,11 @@ class Commanding(Generic[Answer]):
 
     def begin(self) -> "Future[Answer]":
         """Ask for the first time. Returns at once."""
-        self._ask()
+        if self._command.look_at is None:
+            self._ask()
+        else:
+            self._away_since = self._deadlines.now()
+            self._search_anew()
         return self.future
 
     def _ask(self) -> None:
@@ -102,8 +121,8 @@ class Commanding(Generic[Answer]):
         asked = self._ask_controller(
             self._what,
             left_s,
-            lambda controller: self._command(controller, is_repeated),
-            is_read=self._is_read,
+            lambda controller: self._command.call(controller, is_repeated),
+            is_read=self._command.is_read,
         )
         asked.add_done_callback(self._answered)
 
@@ -117,17 +136,25 @@ class Commanding(Generic[Answer]):
             fail(self.future, error)
 
     def _away(self, error: NotLeader) -> None:
+        if isinstance(error, ActorAway) and self._command.look_at is not None:
+            lost = AnswerLost(self._what, self._command.look_at)
+            lost.__cause__ = error
+            fail(self.future, lost)
+            return
         now = self._deadlines.now()
         self._why = error
         self._may_be_done = self._may_be_done or isinstance(error, ActorAway)
         if self._away_since is None or now - self._asked_at > self._patience_s:
             self._away_since = now  # before, it was there for long
+        self._search_anew()
+
+    # -- looking for the Controller ----------------------------------------------------------------
+
+    def _search_anew(self) -> None:
         with self._lock:
             self._search += 1
             search = self._search
         self._look(search, FIRST_PAUSE_S)
-
-    # -- looking for the Controller ----------------------------------------------------------------
 
     def _look(self, search: int, pause_s: float) -> None:
         """Ask whether it is back, and after a pause again, whatever becomes of this question."""
@@ -150,7 +177,8 @@ class Commanding(Generic[Answer]):
     def _looked(self, search: int, done: "Future[str]") -> None:
         error = done.exception()
         if isinstance(error, NotLeader | RequestTimedOut):
-            if isinstance(error, NotController):
+            is_better = self._why is None or isinstance(error, NotController)
+            if is_better and isinstance(error, NotLeader):
                 self._why = error
             return
         if not self._end_search(search):
@@ -171,10 +199,10 @@ class Commanding(Generic[Answer]):
     def _give_up(self) -> None:
         timeout_ms = round(self._patience_s * 1000)
         error: RequestTimedOut
-        if self._may_be_done and not self._is_read:
+        if self._may_be_done and not self._command.is_read:
             error = RequestTimedOut(self._what, timeout_ms)
         else:
-            assert self._why is not None, "it is away"
-            error = NothingChanged(self._what, timeout_ms, self._why.why)
+            why = "it does not answer" if self._why is None else self._why.why
+            error = NothingChanged(self._what, timeout_ms, why)
         error.__cause__ = self._why
         fail(self.future, error)

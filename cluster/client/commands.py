@@ -1,7 +1,17 @@
-"""What is asked of the Controller, each so that it can be repeated: see ``commanding.py``.
+"""What is asked of the Controller, and which of it is asked again when a call was lost.
 
-A creation is known by the topic's id, which is chosen here, and a deletion by the id of the topic
-that it means. All others do no harm when they come twice.
+=====================  ============================================  ==============================
+request                known again by                                after a lost call
+=====================  ============================================  ==============================
+a creation             the topic's id, which is chosen here          repeated
+deletion, extension    the id of the topic that has the name when    repeated
+                       it is asked, which is looked up first
+a question             (it changes nothing)                          repeated
+all others             nothing: others may have changed the same     not repeated: AnswerLost
+                       in between
+=====================  ============================================  ==============================
+
+See ``commanding.py``.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,19 +39,10 @@ def creating(
     """Make a topic."""
     topic_id = random_id()
 
-    def command(controller: ControllerStub, is_repeated: bool) -> Call[TopicDescription]:
+    def call(controller: ControllerStub, is_repeated: bool) -> Call[TopicDescription]:
         return controller.create_topic(topic, partitions, config, validate_only, topic_id)
 
-    return command
-
-
-def extending(topic: str, total: int, *, validate_only: bool = False) -> Command[TopicDescription]:
-    """Extend a topic to ``total`` partitions."""
-
-    def command(controller: ControllerStub, is_repeated: bool) -> Call[TopicDescription]:
-        return controller.add_partitions(topic, total, validate_only, is_repeated)
-
-    return command
+    return Command(call=call, is_read=validate_only)
 
 
 def altering(
@@ -49,35 +50,76 @@ def altering(
 ) -> Command[TopicDescription]:
     """Change a topic's config."""
 
-    def command(controller: ControllerStub, is_repeated: bool) -> Call[TopicDescription]:
+    def call(controller: ControllerStub) -> Call[TopicDescription]:
         return controller.alter_topic_config(topic, changes, delete, validate_only)
 
-    return command
+    return asking(call) if validate_only else once(call, look_at=f"raylog config get {topic}")
+
+
+def add_partitions(
+    connection: "RayConnection",
+    topic: str,
+    total: int,
+    timeout_s: float,
+    *,
+    patience_s: float = PATIENCE_S,
+    validate_only: bool = False,
+) -> "Future[TopicDescription]":
+    """Extend the topic that has this name now to ``total`` partitions."""
+
+    def extending(topic_id: str) -> Command[TopicDescription]:
+        def call(controller: ControllerStub, is_repeated: bool) -> Call[TopicDescription]:
+            return controller.add_partitions(topic, total, validate_only, topic_id, is_repeated)
+
+        return Command(call=call, is_read=validate_only)
+
+    return _by_id(
+        connection, topic, extending, f"extending {topic}", timeout_s, patience_s=patience_s
+    )
 
 
 def delete_topic(
     connection: "RayConnection", topic: str, timeout_s: float, *, patience_s: float = PATIENCE_S
 ) -> "Future[None]":
     """Delete the topic that has this name now, and none that is made of this name later."""
-    what = f"deleting {topic}"
+
+    def deleting(topic_id: str) -> Command[None]:
+        def call(controller: ControllerStub, is_repeated: bool) -> Call[None]:
+            return controller.delete_topic(topic, topic_id, is_repeated)
+
+        return Command(call=call)
+
+    return _by_id(
+        connection, topic, deleting, f"deleting {topic}", timeout_s, patience_s=patience_s
+    )
+
+
+def _by_id(
+    connection: "RayConnection",
+    topic: str,
+    command_of: Callable[[str], Command[Answer]],
+    what: str,
+    timeout_s: float,
+    *,
+    patience_s: float,
+) -> "Future[Answer]":
+    """Look up the id that the topic has now, and send the command for this id."""
     ends_at = connection.deadlines.now() + timeout_s
 
-    def delete(found: TopicMetadata) -> "Future[None]":
-        def command(controller: ControllerStub, is_repeated: bool) -> Call[None]:
-            return controller.delete_topic(topic, found.topic_id, is_repeated)
-
+    def go_on(found: TopicMetadata) -> "Future[Answer]":
         left_s = max(ends_at - connection.deadlines.now(), 0.0)
+        command = command_of(found.topic_id)
         return connection.command(what, left_s, command, patience_s=patience_s)
 
     look_up = asking(partial(ControllerStub.topic_metadata, topic=topic))
-    found = connection.command(what, timeout_s, look_up, patience_s=patience_s, is_read=True)
-    return then(found, delete)
+    return then(connection.command(what, timeout_s, look_up, patience_s=patience_s), go_on)
 
 
 def asking(ask: Callable[[ControllerStub], Call[Answer]]) -> Command[Answer]:
-    """What changes nothing, or does no harm when it comes twice. ``ask``: makes the call."""
+    """What changes nothing. ``ask``: makes the call."""
+    return Command(call=lambda controller, _: ask(controller), is_read=True)
 
-    def command(controller: ControllerStub, is_repeated: bool) -> Call[Answer]:
-        return ask(controller)
 
-    return command
+def once(ask: Callable[[ControllerStub], Call[Answer]], *, look_at: str) -> Command[Answer]:
+    """A change that is not repeated. ``look_at``: the command line that shows what became of it."""
+    return Command(call=lambda controller, _: ask(controller), look_at=look_at)

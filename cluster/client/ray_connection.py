@@ -297,7 +297,6 @@ class RayConnection:
         command: Command[Answer],
         *,
         patience_s: float = PATIENCE_S,
-        is_read: bool = False,
     ) -> "Future[Answer]":
         """As ``ask_controller``, and again while the Controller is away: see ``commanding.py``."""
         commanding = Commanding(
@@ -307,7 +306,6 @@ class RayConnection:
             what=what,
             timeout_s=timeout_s,
             patience_s=patience_s,
-            is_read=is_read,
         )
         return commanding.begin()
 

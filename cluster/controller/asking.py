@@ -6,6 +6,7 @@ and wait for its answer with a deadline; nothing is held meanwhile.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from raylog.actors.errors import NoLogDirs, OlderMetadata
@@ -150,11 +151,20 @@ class Commanding:
         return describe.describe_topic(self._snapshot(), name)
 
     def add_partitions(
-        self, name: str, total: int, validate_only: bool = False, is_repeated: bool = False
+        self,
+        name: str,
+        total: int,
+        validate_only: bool = False,
+        topic_id: str | None = None,
+        is_repeated: bool = False,
     ) -> TopicDescription:
         """Extend a topic to ``total`` partitions; as ``create_topic``. See ``AddPartitions``."""
         command = AddPartitions(
-            name=name, total=total, validate_only=validate_only, is_repeated=is_repeated
+            name=name,
+            total=total,
+            topic_id=topic_id,
+            validate_only=validate_only,
+            is_repeated=is_repeated,
         )
         self._make(command, f"extending {name}")
         return describe.describe_topic(self._snapshot(), name)
@@ -169,10 +179,15 @@ class Commanding:
                 is_over = self._clock() >= end_s
                 if is_over or describe.has_settled(self._snapshot(), self._problems()):
                     raise
+                if isinstance(command, CreateTopic) and self._was_undone(command):
+                    command = replace(command, topic_id=random_id())
                 self._sleep(_INTERVAL_S)
                 continue
             assert isinstance(made, TopicRecord), made
             return made
+
+    def _was_undone(self, creation: CreateTopic) -> bool:
+        return self._snapshot().desired.was_removed(creation.topic_id)
 
     def alter_topic_config(
         self,

@@ -34,7 +34,8 @@ from raylog.cluster.controller.records import (
 from raylog.cluster.controller.settings import altered, topic_overrides
 from raylog.cluster.controller.spread import Homes
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import InvalidPartitions, LogDirOffline
+from raylog.storage.errors import InvalidPartitions, InvalidTopic, LogDirOffline
+from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.names import TopicPartition, check_topic_name, collision_key
 
 # No sum of the nodes' room allows more in one topic: it is more likely a mistake than a wish.
@@ -52,6 +53,7 @@ class CreateTopic:
     num.partitions.
 
     Where a topic has this name and this id, the command is repeated, since its answer was lost.
+    Where a topic with this id was removed, too: nothing is made then.
     """
 
     name: str
@@ -65,11 +67,13 @@ class CreateTopic:
 class AddPartitions:
     """Extend a topic to ``total`` partitions.
 
-    ``is_repeated``: an answer to this was lost, so the topic may have ``total`` of them already.
+    ``topic_id``: of the topic that is meant; None: whichever has the name. ``is_repeated``: an
+    answer to this was lost, so the topic may have ``total`` of them already.
     """
 
     name: str
     total: int
+    topic_id: str | None = None
     validate_only: bool = False
     is_repeated: bool = False
 
@@ -187,10 +191,14 @@ class Commands:
 
     def _create_topic(self, command: CreateTopic) -> tuple[Record, ...]:
         count = self._config.num_partitions if command.partitions is None else command.partitions
+        check_not_metadata(command.name)
         if self._is_made(command):
             return ()
         if self._desired.logs_of(command.topic_id):
             raise TopicBusy(command.name, "removed, since it could not be created")
+        if self._desired.was_removed(command.topic_id):
+            why = "this request has made it, and it was removed since"
+            raise UnknownTopicOrPartition(command.name, None, why)
         check_topic_name(command.name)
         check_partitions(count, least=1)
         topic = TopicRecord(
@@ -214,7 +222,8 @@ class Commands:
                 raise TopicExists(name, topic.name)
 
     def _add_partitions(self, command: AddPartitions) -> tuple[Record, ...]:
-        topic = self._topic(command.name)
+        check_not_metadata(command.name)
+        topic = self._topic_meant(command)
         if len(self._desired.logs_of(topic.topic_id)) > len(self._live(topic)):
             what = "cleaned up after partitions that could not be added"
             raise TopicBusy(command.name, what)
@@ -257,9 +266,7 @@ class Commands:
     def _delete_topic(self, command: DeleteTopic) -> tuple[Record, ...]:
         if command.is_repeated and not self._is_there(command):
             return ()
-        topic = self._topic(command.name)
-        if command.topic_id not in (None, topic.topic_id):
-            raise UnknownTopicOrPartition(command.name, None, "it is another one by now")
+        topic = self._topic_meant(command)
         return (
             *removing(self._desired, self._live(topic)),
             TopicRemovedRecord(topic_id=topic.topic_id),
@@ -280,6 +287,12 @@ class Commands:
             raise UnknownTopicOrPartition(name, None, "the topic does not exist")
         return topic
 
+    def _topic_meant(self, command: AddPartitions | DeleteTopic) -> TopicRecord:
+        topic = self._topic(command.name)
+        if command.topic_id not in (None, topic.topic_id):
+            raise UnknownTopicOrPartition(command.name, None, "it is another one by now")
+        return topic
+
     def _live(self, topic: TopicRecord) -> list[LogId]:
         return self._desired.live_logs_of(topic.topic_id)
 
@@ -292,6 +305,7 @@ class Commands:
         return self._desired.partitions[logs[number]]
 
     def _move_partition(self, command: MovePartition) -> tuple[Record, ...]:
+        check_not_metadata(command.name)
         record = self._partition(command.name, command.number)
         if record.state == "creating":
             raise NotLeader(str(record.log.partition), "it is being created")
@@ -359,6 +373,12 @@ class Commands:
 
     def _dirs_offline(self) -> list[DirRecord]:
         return [entry for entry in self._desired.dirs.values() if entry.state == "offline"]
+
+
+def check_not_metadata(name: str) -> None:
+    """Raise InvalidTopic for the metadata's name: a partition would take its folder."""
+    if name == METADATA_PARTITION.topic:
+        raise InvalidTopic(name, "is the metadata's own")
 
 
 def check_partitions(partitions: object, least: int) -> None:

@@ -41,7 +41,7 @@ from raylog.cluster.controller.describe import (
 )
 from raylog.cluster.controller.events import Refused, Reported
 from raylog.cluster.controller.home import own_home
-from raylog.cluster.controller.lives import Lives
+from raylog.cluster.controller.lives import Lives, begin_again
 from raylog.cluster.controller.shell import again_until_open
 from raylog.cluster.controller.starting import RunningController
 from raylog.cluster.controller.stopping import stop_nodes
@@ -176,13 +176,15 @@ class ControllerImpl:
                 return
             self._why_not = NotController("the broker", told)
             controller, self._controller = self._controller, None
-        if controller is not None:
+
+        def end() -> bool:
+            if controller is None:
+                return True
             # To those whose request is under way.
             controller.leave(NotLeader("the broker", told), is_end=False)
-            if not controller.close():  # the disk hangs: the lock goes with the process only
-                self._end_process()
-                return  # the broker is being stopped
-        self._open_again()
+            return controller.close()  # False where the disk hangs
+
+        begin_again(end, self._open_again, self._end_process)
 
     def _end_process(self) -> None:
         """Ray starts the actor again, and the locks go with the process."""
@@ -246,10 +248,15 @@ class ControllerImpl:
 
     @ray.method(concurrency_group="commands")
     def add_partitions(
-        self, name: str, total: int, validate_only: bool = False, is_repeated: bool = False
+        self,
+        name: str,
+        total: int,
+        validate_only: bool = False,
+        topic_id: str | None = None,
+        is_repeated: bool = False,
     ) -> TopicDescription:
         commanding = self._running().commanding
-        return commanding.add_partitions(name, total, validate_only, is_repeated)
+        return commanding.add_partitions(name, total, validate_only, topic_id, is_repeated)
 
     @ray.method(concurrency_group="commands")
     def alter_topic_config(

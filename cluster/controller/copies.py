@@ -13,7 +13,8 @@ missing. Only ``older_metadata``, an explicit word of a person, lets the cluster
 
 A new cluster begins by itself only where nothing speaks of an older one. Everything else is a
 doubt: a log dir with a cluster's id and the metadata nowhere, a disk that cannot be read. Then only
-``new_cluster``, an explicit word of a person, lets one begin.
+``new_cluster``, an explicit word of a person, lets one begin. In log dirs that another process has
+locked none begins at all: the metadata is where that one has it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,6 +29,7 @@ from raylog.actors.errors import (
     SeveralClusters,
 )
 from raylog.cluster.controller.records import METADATA_LOG
+from raylog.storage.errors import LogLocked
 from raylog.storage.state.controller_epoch import NO_EPOCH
 
 # Bytes of the digest of each record in ``Copy.digests``.
@@ -38,12 +40,14 @@ DIGEST_BYTES = 8
 class Copy:
     """The metadata as it lies in a log dir.
 
-    ``digests``: of each record in order, ``DIGEST_BYTES`` each, of the records up to it.
+    ``topics``: how many it knows. ``digests``: of each record in order, ``DIGEST_BYTES`` each, of
+    the records up to it.
     """
 
     cluster_id: str
     controller_epoch: int
     digests: bytes
+    topics: int = 0
 
     @property
     def end(self) -> int:
@@ -62,7 +66,8 @@ class SurveyedDir:
     ``cluster_id``: as its ``meta.properties`` has it. ``has_metadata``: whether there is a folder
     of the metadata, readable or not. ``problem``: why the dir or the metadata could not be read;
     empty where it could. ``obeyed_epoch``: the highest of a Controller that it has obeyed; -1 for
-    none, and where that cannot be read.
+    none, and where that cannot be read. ``is_locked``: whether another process uses it; False where
+    nobody has tried.
     """
 
     node_id: str
@@ -72,6 +77,7 @@ class SurveyedDir:
     copy: Copy | None = None
     problem: str = ""
     obeyed_epoch: int = NO_EPOCH
+    is_locked: bool = False
 
     def __str__(self) -> str:
         return f"{self.path} of node {self.node_id[:8]}"
@@ -113,8 +119,8 @@ def choose(
     there was a newer one.
 
     Raises SeveralClusters; MetadataInDoubt where copies have gone on apart, or one of several
-    cannot be read; OlderMetadata; MetadataMissing where there may be some that nobody has found,
-    and MetadataUnreadable.
+    cannot be read; OlderMetadata. Where no copy was found: MetadataUnreadable; LogLocked where
+    another process uses a log dir; MetadataMissing where there may be some that nobody has found.
     """
     own_first = sorted(dirs, key=lambda entry: entry.node_id != own)
     # Without a record it is what a first start has left that was cut off.
@@ -133,6 +139,9 @@ def choose(
             least_epoch=_least_epoch(own_first, best.copy.cluster_id if best.copy else ""),
             is_older_accepted=older_metadata,
         )
+    if not new_cluster:
+        _check_readable(unread)
+    _check_unlocked(own_first)
     if not new_cluster:
         _check_nothing_missing(own_first)
     return _new_home(own_first, own, new_id)
@@ -180,12 +189,23 @@ def _end(entry: SurveyedDir) -> int:
     return entry.copy.end
 
 
-def _check_nothing_missing(dirs: Iterable[SurveyedDir]) -> None:
-    """Raise MetadataMissing or MetadataUnreadable unless it is sure that no cluster was here."""
+def _check_readable(unread: Sequence[SurveyedDir]) -> None:
+    """Raise MetadataUnreadable where there is metadata that nobody can read."""
+    if unread:
+        why = f"the metadata cannot be read ({unread[0].problem})"
+        raise MetadataUnreadable(f"{unread[0].path}/{METADATA_LOG}", why)
+
+
+def _check_unlocked(dirs: Iterable[SurveyedDir]) -> None:
+    """Raise LogLocked where a broker uses a log dir, or a tool works on it."""
     for entry in dirs:
-        if entry.has_metadata and entry.copy is None:
-            why = f"the metadata cannot be read ({entry.problem})"
-            raise MetadataUnreadable(f"{entry.path}/{METADATA_LOG}", why)
+        if entry.is_locked:
+            raise LogLocked(str(entry))
+
+
+def _check_nothing_missing(dirs: Iterable[SurveyedDir]) -> None:
+    """Raise MetadataMissing unless it is sure that no cluster was here."""
+    for entry in dirs:
         if entry.cluster_id is not None:
             why = (
                 f"the log dir belongs to cluster {entry.cluster_id}, but no running node has the "
@@ -220,4 +240,5 @@ def _listed(entries: Iterable[SurveyedDir]) -> str:
 def _described(entry: SurveyedDir) -> str:
     if entry.copy is None:
         return f"unreadable, {entry.problem}"
-    return f"{entry.copy.end} records, Controller epoch {entry.copy.controller_epoch}"
+    found = entry.copy
+    return f"{found.topics} topics, {found.end} records, Controller epoch {found.controller_epoch}"

@@ -39,6 +39,9 @@ LAST_PORT = 65_535
 # the bits above: what a lost history gave is never given again for something else.
 EPOCH_SHIFT = 40
 VERSION_SHIFT = 32
+# The ids of so many removed topics are known: a creation whose answer was lost is repeated within
+# minutes.
+MOST_REMOVED_IDS = 10_000
 
 
 @dataclass(slots=True)
@@ -53,6 +56,8 @@ class Desired:
     dirs: dict[str, DirRecord] = field(default_factory=dict)  # by their id
     topics: dict[str, TopicRecord] = field(default_factory=dict)  # by their id
     partitions: dict[LogId, PartitionRecord] = field(default_factory=dict)
+    # the ids of the topics that were removed last, the oldest first
+    _removed: dict[str, None] = field(default_factory=dict)
     # indexes: a name's topic id; a topic's logs; a log dir's logs; a node's logs without a dir, and
     # those that it was to make earlier
     _names: dict[str, str] = field(default_factory=dict)
@@ -117,6 +122,9 @@ class Desired:
 
     def _forget_topic(self, topic_id: str) -> None:
         topic = self.topics.pop(topic_id, None)
+        self._removed[topic_id] = None
+        if len(self._removed) > MOST_REMOVED_IDS:
+            del self._removed[next(iter(self._removed))]
         if topic is not None and self._names.get(topic.name) == topic_id:
             del self._names[topic.name]
 
@@ -171,6 +179,7 @@ class Desired:
             dirs=dict(self.dirs),
             topics=dict(self.topics),
             partitions=dict(self.partitions),
+            _removed=dict(self._removed),
             _names=dict(self._names),
             _of_topic={key: dict(value) for key, value in self._of_topic.items()},
             _of_dir={key: dict(value) for key, value in self._of_dir.items()},
@@ -181,6 +190,10 @@ class Desired:
     def topic_named(self, name: str) -> TopicRecord | None:
         topic_id = self._names.get(name)
         return None if topic_id is None else self.topics[topic_id]
+
+    def was_removed(self, topic_id: str) -> bool:
+        """Whether a topic had this id and is removed; of old ones nobody knows it any more."""
+        return topic_id in self._removed
 
     def logs_of(self, topic_id: str) -> list[LogId]:
         """The topic's logs in the order of their numbers, those included that are being removed."""

@@ -3,27 +3,35 @@
 A Ray cluster that is started afresh over old disks may be asked for a broker from any of its nodes.
 A task on each node looks at its log dirs (``surveying.py``), and ``copies.py`` decides. Where there
 is one node only, the Controller looks itself: that saves a process.
+
+A log dir that another process has locked is looked at again for a moment: that process may be at
+its end.
 """
+
+from collections.abc import Sequence
 
 from raylog.actors.errors import NoLogDirs, RequestTimedOut
 from raylog.actors.node.broker_config import BrokerConfig, node_log_dirs
+from raylog.actors.partition.locking import lock_patiently
 from raylog.actors.runtime.calls import gather
 from raylog.actors.runtime.names import Node
 from raylog.actors.runtime.nodes import alive_nodes, own_node
 from raylog.actors.runtime.tasks import run_on_nodes
 from raylog.cluster.controller.copies import Home, SurveyedDir, choose
-from raylog.cluster.controller.surveying import survey
+from raylog.cluster.controller.surveying import Surveyor
 from raylog.storage.errors import LogMissing
 from raylog.storage.files import RealFileSystem
 from raylog.storage.state.properties import random_id
 
 # A task is a new process on each node.
 READ_TIMEOUT_S = 60.0
+# A Controller that cannot begin looks again and again.
+_SURVEYOR = Surveyor(RealFileSystem())
 
 
-def survey_node(node_id: str, config: BrokerConfig) -> list[SurveyedDir]:
-    """The log dirs of the node that this runs on."""
-    return survey(RealFileSystem(), node_id, node_log_dirs(config))
+def survey_node(node_id: str, config: BrokerConfig, *, may_begin: bool = True) -> list[SurveyedDir]:
+    """The log dirs of the node that this runs on. ``may_begin``: whether a cluster may begin."""
+    return _SURVEYOR.survey(node_id, node_log_dirs(config), tries_locks=may_begin)
 
 
 def own_home(
@@ -39,12 +47,14 @@ def own_home(
     ``may_begin``: False where a Controller has been here before, so there must be some. Raises as
     ``choose`` does.
     """
-    home = choose(
-        survey_node(node_id, config),
-        node_id,
-        new_id=random_id(),
-        new_cluster=new_cluster,
-        older_metadata=older_metadata,
+    home = lock_patiently(
+        lambda: choose(
+            survey_node(node_id, config, may_begin=may_begin),
+            node_id,
+            new_id=random_id(),
+            new_cluster=new_cluster,
+            older_metadata=older_metadata,
+        )
     )
     if home.new_cluster and not may_begin:
         raise LogMissing(home.log_dir, "the metadata is missing")
@@ -63,6 +73,20 @@ def find_home(
     own, nodes = own_node(), alive_nodes()
     if len(nodes) == 1:
         return own, None
+    home = lock_patiently(
+        lambda: choose(
+            _survey_all(own, nodes, config),
+            own.node_id,
+            new_id=random_id(),
+            new_cluster=new_cluster,
+            older_metadata=older_metadata,
+        )
+    )
+    return next(node for node in nodes if node.node_id == home.node_id), home
+
+
+def _survey_all(own: Node, nodes: Sequence[Node], config: BrokerConfig) -> list[SurveyedDir]:
+    """The log dirs of all nodes. Raises as ``find_home``."""
     arguments = {node: (node.node_id, config) for node in nodes}
     calls = run_on_nodes(survey_node, arguments, "looking at the log dirs")
     # The errors are of nodes without log dirs, which cannot have the metadata.
@@ -76,11 +100,4 @@ def find_home(
         raise read.errors[own]
     if not dirs:
         raise NoLogDirs("no node has a log dir")
-    home = choose(
-        dirs,
-        own.node_id,
-        new_id=random_id(),
-        new_cluster=new_cluster,
-        older_metadata=older_metadata,
-    )
-    return next(node for node in nodes if node.node_id == home.node_id), home
+    return dirs

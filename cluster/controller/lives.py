@@ -5,8 +5,13 @@ good it fails there again, and each try costs the nodes and the disk something: 
 In the pause the Controller that failed stays: it answers look-ups, and says why nothing else goes.
 """
 
+import logging
 import time
 from collections.abc import Callable
+
+from raylog.actors.events import warn
+
+logger = logging.getLogger(__name__)
 
 # The first pause is long enough for its last answers to arrive, and for health to see it.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 3.0, 60.0
@@ -33,3 +38,22 @@ class Lives:
         pause_s = self._pause_s
         self._pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         return pause_s
+
+
+def begin_again(
+    end: Callable[[], bool], begin: Callable[[], object], end_process: Callable[[], object]
+) -> None:
+    """End a life, and begin the next one in this process if the end was in order.
+
+    ``end``: whether it was. Where it was not, or raises anything, the process is ended: what the
+    life has left, a lock or a thread, goes with that only.
+    """
+    try:
+        is_in_order = end()
+    except Exception as error:
+        warn(logger, "controller-not-ended", trace=True, why=error)
+        is_in_order = False
+    if is_in_order:
+        begin()
+    else:
+        end_process()

@@ -14,7 +14,13 @@ from typing import Any
 
 from raylog.actors.partition.locking import lock_patiently
 from raylog.cluster.controller.desired import Desired
-from raylog.cluster.controller.records import ClusterRecord, Record, decode, encode
+from raylog.cluster.controller.records import (
+    ClusterRecord,
+    ControllerRecord,
+    Record,
+    decode,
+    encode,
+)
 from raylog.cluster.controller.reserve import PIECE_BYTES, Reserve
 from raylog.cluster.controller.wholeness import check_whole
 from raylog.storage.clock import Clock
@@ -33,6 +39,7 @@ from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
 from raylog.storage.records.scan import next_offset
+from raylog.storage.state.controller_epoch import NO_EPOCH
 from raylog.storage.state.properties import random_id, read_meta
 
 # One read of the replay.
@@ -47,9 +54,18 @@ class MetadataLog:
     """``__cluster_metadata-0`` in one log dir."""
 
     def __init__(
-        self, fs: FileSystem, clock: Clock, log_dir: str, *, new_cluster: str = ""
+        self,
+        fs: FileSystem,
+        clock: Clock,
+        log_dir: str,
+        *,
+        new_cluster: str = "",
+        least_epoch: int = NO_EPOCH,
     ) -> None:
         """Open the log in ``log_dir``. ``new_cluster``: the id of the cluster that begins there.
+
+        ``least_epoch``: the highest epoch of a Controller that its log dirs have obeyed. It is in
+        the first batch of a new cluster, so that no crash leaves metadata that is older than them.
 
         Without it the log must exist, and none of its records may be damaged: LogMissing. Raises
         also LogLocked, InvalidLogDir, CorruptRecord where a newer raylog wrote it, and
@@ -69,14 +85,19 @@ class MetadataLog:
             # Every append is flushed, so all of it is read back from the disk at each start and
             # checked: it is small. What a failed fsync has left in the page cache does not count.
             self._log = open_log(fs, clock, self.folder, METADATA_PARTITION, CONFIG)
+        except BaseException:
+            self._lock.release()
+            raise
+        try:
             epochs = self._log.epochs
             # Written before the first append, so that it is there on a full disk.
             epochs.assign(epochs.next, self._log.log_end_offset)
             self._failed: StorageError | None = None
             self.desired = self._fold()
             if not self.desired.cluster_id:
-                self._begin(new_cluster or random_id())
+                self._begin(new_cluster or random_id(), least_epoch)
         except BaseException:
+            self._log.release()
             self._lock.release()
             raise
 
@@ -86,10 +107,13 @@ class MetadataLog:
             desired.apply(record)
         return desired
 
-    def _begin(self, cluster_id: str) -> None:
-        record = ClusterRecord(cluster_id=cluster_id)
-        self.append([record])
-        self.desired.apply(record)
+    def _begin(self, cluster_id: str, least_epoch: int) -> None:
+        records: list[Record] = [ClusterRecord(cluster_id=cluster_id)]
+        if least_epoch > self.desired.controller_epoch:
+            records.append(ControllerRecord(epoch=least_epoch, node=""))
+        self.append(records)
+        for record in records:
+            self.desired.apply(record)
 
     def append(
         self, records: Sequence[Record], *, may_use_reserve: bool = False
@@ -150,6 +174,7 @@ class MetadataLog:
             if self._failed is None:
                 self._log.close()
         finally:
+            self._log.release()
             self._lock.release()
 
 

@@ -55,7 +55,10 @@ class ClusterRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRecord:
-    """A Controller is in charge from here on. ``node``: the key of the node that it runs on."""
+    """A Controller is in charge from here on. ``node``: the key of the node that it runs on.
+
+    Without a node it is the last one before a new cluster, of which only the epoch is known.
+    """
 
     epoch: int
     node: str

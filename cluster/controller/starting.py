@@ -32,7 +32,11 @@ class RunningController:
         Raises as ``MetadataLog`` does.
         """
         metadata = MetadataLog(
-            RealFileSystem(), SystemClock(), home.log_dir, new_cluster=home.new_cluster
+            RealFileSystem(),
+            SystemClock(),
+            home.log_dir,
+            new_cluster=home.new_cluster,
+            least_epoch=home.least_epoch,
         )
         try:
             self.cluster_id = metadata.desired.cluster_id

@@ -87,9 +87,15 @@ class ControllerStub:
         return Call(call, f"creating {topic}")
 
     def add_partitions(
-        self, topic: str, total: int, validate_only: bool = False, is_repeated: bool = False
+        self,
+        topic: str,
+        total: int,
+        validate_only: bool = False,
+        topic_id: str | None = None,
+        is_repeated: bool = False,
     ) -> Call[TopicDescription]:
-        call = self.handle.add_partitions.remote(topic, total, validate_only, is_repeated)
+        extend = self.handle.add_partitions
+        call = extend.remote(topic, total, validate_only, topic_id, is_repeated)
         return Call(call, f"extending {topic}")
 
     def alter_topic_config(

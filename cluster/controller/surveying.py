@@ -1,59 +1,137 @@
 """Looking at a node's log dirs for the metadata, before anybody has opened anything. No Ray.
 
-This only reads: neither a lock is taken nor a file mended. A log that a crash has left torn is read
-up to the torn place, as its recovery will.
+This only reads, and mends no file. A log that a crash has left torn is read up to the torn place,
+as its recovery will. Where a cluster may begin, the lock of each log dir is tried, and released at
+once.
 """
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
 
 from raylog.cluster.controller.copies import DIGEST_BYTES, Copy, SurveyedDir
-from raylog.cluster.controller.records import ClusterRecord, ControllerRecord, decode
+from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.records import decode
 from raylog.cluster.controller.wholeness import check_whole
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import LogLocked, OutOfResources, RaylogError
 from raylog.storage.files import FileSystem
-from raylog.storage.log_dir import METADATA_PARTITION
+from raylog.storage.log_dir import LOCK_FILE, METADATA_PARTITION
 from raylog.storage.names import LOG_SUFFIX, base_offsets, segment_file
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.scan import scan_batches
 from raylog.storage.state.controller_epoch import NO_EPOCH, read_controller_epoch
 from raylog.storage.state.properties import read_meta
 
+# For all log dirs of a node. A healthy disk takes milliseconds.
+ANSWER_TIMEOUT_S = 10.0
+SILENT = f"it has not answered within {ANSWER_TIMEOUT_S:.0f} s; its disk may hang"
 
-def survey(fs: FileSystem, node_id: str, paths: Sequence[str]) -> list[SurveyedDir]:
-    """What lies in each of a node's log dirs, in their order."""
-    return [_survey_dir(fs, node_id, path) for path in paths]
+Look = Future[None]
+Looks = Sequence[Look]
 
 
-def _survey_dir(fs: FileSystem, node_id: str, path: str) -> SurveyedDir:
-    folder = os.path.join(path, str(METADATA_PARTITION))
-    cluster_id: str | None = None
-    has_metadata = False
-    epoch = _obeyed_epoch(fs, path)
+class Surveyor:
+    """Looks at log dirs, each in a thread of its own: one that hangs holds up only itself.
+
+    It counts as unreadable then. While it hangs no other thread looks at it, so a process that asks
+    again and again has one Surveyor.
+    """
+
+    def __init__(self, fs: FileSystem, wait: Callable[[Looks], object] | None = None) -> None:
+        """``wait``: returns when all have ended, or after ANSWER_TIMEOUT_S."""
+        self._fs = fs
+        self._wait = wait or partial(futures.wait, timeout=ANSWER_TIMEOUT_S)
+        self._lock = threading.Lock()
+        self._looks: dict[str, _Look] = {}
+
+    def survey(
+        self, node_id: str, paths: Sequence[str], *, tries_locks: bool = False
+    ) -> list[SurveyedDir]:
+        """What lies in each of a node's log dirs, in their order.
+
+        ``tries_locks``: find out also which of them another process has locked. Raises
+        OutOfResources where a thread cannot be started.
+        """
+        looks = [self._look_at(node_id, path, tries_locks) for path in paths]
+        self._wait([look.ended for look in looks if not look.is_late])
+        return [look.result() for look in looks]
+
+    def _look_at(self, node_id: str, path: str, tries_locks: bool) -> "_Look":
+        """A look that has begun; the one of before where that has not ended."""
+        with self._lock:
+            before = self._looks.get(path)
+            if before is not None and not before.ended.done():
+                return before
+            look = _Look(self._fs, node_id, path, tries_locks)
+            try:
+                threading.Thread(target=look.run, name="survey", daemon=True).start()
+            except RuntimeError as error:
+                raise OutOfResources(path, str(error)) from error
+            self._looks[path] = look
+            return look
+
+
+class _Look:
+    """A look at one log dir. ``is_late``: it was given up; what it finds yet counts no more."""
+
+    def __init__(self, fs: FileSystem, node_id: str, path: str, tries_lock: bool) -> None:
+        self.ended: Look = Future()
+        self.is_late = False
+        self._fs = fs
+        self._path, self._tries_lock = path, tries_lock
+        self._found = SurveyedDir(node_id=node_id, path=path)  # so far
+
+    def run(self) -> None:
+        try:
+            self._look()
+        except RaylogError as error:
+            self._found = replace(self._found, problem=error.problem)
+        except BaseException as error:
+            self.ended.set_exception(error)
+            return
+        self.ended.set_result(None)
+
+    def result(self) -> SurveyedDir:
+        """What was found. Raises what is no error of raylog's."""
+        if not self.ended.done():
+            self.is_late = True
+        if self.is_late:
+            return replace(self._found, copy=None, problem=SILENT)
+        self.ended.result()
+        return self._found
+
+    def _look(self) -> None:
+        fs, path = self._fs, self._path
+        folder = os.path.join(path, str(METADATA_PARTITION))
+        self._found = replace(self._found, obeyed_epoch=_obeyed_epoch(fs, path))
+        if self._tries_lock:
+            self._found = replace(self._found, is_locked=_is_locked(fs, path))
+        if not fs.is_dir(path):
+            return
+        self._found = replace(self._found, has_metadata=fs.is_dir(folder))
+        meta = read_meta(fs, path)
+        if meta is not None:
+            self._found = replace(self._found, cluster_id=meta.cluster_id)
+        if self._found.has_metadata:
+            self._found = replace(self._found, copy=_read(fs, folder))
+
+
+def _is_locked(fs: FileSystem, path: str) -> bool:
+    """Whether another process uses a log dir. One without a lock file is free; none is made."""
+    lock_file = os.path.join(path, LOCK_FILE)
     try:
-        if fs.is_dir(path):
-            has_metadata = fs.is_dir(folder)
-            meta = read_meta(fs, path)
-            cluster_id = None if meta is None else meta.cluster_id
-        copy = _read(fs, folder) if has_metadata else None
-    except RaylogError as error:
-        return SurveyedDir(
-            node_id=node_id,
-            path=path,
-            cluster_id=cluster_id,
-            has_metadata=has_metadata,
-            problem=error.problem,
-            obeyed_epoch=epoch,
-        )
-    return SurveyedDir(
-        node_id=node_id,
-        path=path,
-        cluster_id=cluster_id,
-        has_metadata=has_metadata,
-        copy=copy,
-        obeyed_epoch=epoch,
-    )
+        if fs.exists(lock_file):
+            fs.lock(lock_file).release()
+    except LogLocked:
+        return True
+    except RaylogError:  # whoever opens the dir says it
+        return False
+    return False
 
 
 def _obeyed_epoch(fs: FileSystem, path: str) -> int:
@@ -71,18 +149,18 @@ def _read(fs: FileSystem, folder: str) -> Copy:
     """
     check_whole(fs, folder)
     digests = bytearray()
-    cluster_id = ""
-    epoch = 0
+    desired = Desired()
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for value in _values(fs, folder):
         digest.update(len(value).to_bytes(8, "big") + value)
         digests += digest.digest()
-        record = decode(value)
-        if isinstance(record, ClusterRecord):
-            cluster_id = record.cluster_id
-        elif isinstance(record, ControllerRecord):
-            epoch = record.epoch
-    return Copy(cluster_id=cluster_id, controller_epoch=epoch, digests=bytes(digests))
+        desired.apply(decode(value))
+    return Copy(
+        cluster_id=desired.cluster_id,
+        controller_epoch=desired.controller_epoch,
+        topics=len(desired.topics),
+        digests=bytes(digests),
+    )
 
 
 def _values(fs: FileSystem, folder: str) -> Iterator[bytes]:

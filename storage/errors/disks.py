@@ -222,8 +222,9 @@ class IdentityMissing(InvalidLogDir):
     template = (
         "log dir {path}: meta.properties is missing, but {why}; restore the file from a copy, or "
         "stop the broker and write it again with the same id: `raylog log-dirs identify "
-        "{quoted_path}` (docs/OPERATIONS.md, A log dir that has lost its identity). Then start the "
-        "broker or its node again"
+        "{quoted_path} --directory-id ID --like DIR`, with the log dir's ID and with another log "
+        "DIR of the node (docs/OPERATIONS.md, A log dir that has lost its identity, says where the "
+        "ID is). Then start the broker or its node again"
     )
 
 

@@ -15,7 +15,7 @@ needs none, since a file has whole blocks::
     17 3f2a9c01
     18 c61b02aa        the last line counts; the first may be all there is, and must be whole
 
-A crash may cut off what is appended. Then nobody has obeyed it yet.
+A crash may cut off what is appended, or leave zeros in its place. Then nobody has obeyed it yet.
 
 The file has a CRC because nothing else would tell a digit that was damaged. With a lower epoch the
 node would obey a Controller that was replaced, with a higher one it would obey none.
@@ -33,8 +33,8 @@ from raylog.storage.limits import MAX_INT
 CONTROLLER_EPOCH = "controller-epoch"
 NO_EPOCH = -1
 _VERSION = b"0"
-# The beginning of a line.
-_CUT_OFF = re.compile(rb"([0-9]+( [0-9a-f]{0,8})?)?")
+# The beginning of a line, and zeros where the file has grown and its bytes are not on the disk.
+_CUT_OFF = re.compile(rb"([0-9]+( [0-9a-f]{0,8})?)?\0*")
 
 
 def read_controller_epoch(fs: FileSystem, log_dir: str) -> int:

@@ -45,6 +45,8 @@ from raylog.storage.state.properties import CLEAN_SHUTDOWN, random_id
 from raylog.storage.testing.logs import batch_of_size
 from raylog.storage.testing.waiting import wait_for
 from tests.harness.bare_logs import bare_spec, settled
+from tests.harness.faults import hanging
+from tests.harness.faults import kill as kill_processes
 from tests.harness.one_node import (
     DEADLINE_S,
     EPOCH,
@@ -179,6 +181,28 @@ def test_actors_live_on_while_their_log_manager_is_killed_and_are_adopted(
     assert node.append() == 2
     node.serve(ORDERS, served.directory_id, 1)
     assert node.pid() == pid
+
+
+@pytest.mark.parametrize("is_hanging", [True, False])
+def test_an_actor_whose_dir_was_replaced_is_ended_even_if_it_hung_meanwhile(
+    two_dirs: OneNode, is_hanging: bool
+) -> None:
+    """Its disk is not mounted any more, and a new log dir is made in the empty folder."""
+    node = two_dirs
+    served = node.make()
+    node.append(2)
+    path = next(dir for dir in node.dirs if node.id_of(dir) == served.directory_id)
+    actor, life = node.pid(), node.report().life
+    stopped = [actor] if is_hanging else []
+    with hanging(*stopped):
+        kill_processes(node.manager_pid())
+        path.rename(path.with_name("unmounted"))
+        path.mkdir()
+        again = node.wait_for(lambda report: report.life != life, "another life has begun")
+        assert {dir.state for dir in again.dirs} == {"online"}
+        assert served.directory_id not in {dir.directory_id for dir in again.dirs}
+    wait_for(lambda: node.actor() is None, 30, "its actor has ended")
+    wait_for(lambda: not is_running(actor), 30, "its process has ended")
 
 
 def test_a_log_manager_that_is_made_anew_adopts_them_as_well(node: OneNode) -> None:
@@ -539,3 +563,11 @@ def test_a_dir_whose_marker_cannot_be_written_is_unlocked_all_the_same(node: One
     assert not node.shutdown()
     (node.dirs[0] / CLEAN_SHUTDOWN).rmdir()
     node.start()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -290,6 +290,35 @@ def test_a_deletion_never_takes_a_topic_that_was_made_since() -> None:
     assert play.states() == {"t-0": "online in a1"}
 
 
+def test_a_creation_that_is_repeated_does_not_make_again_what_was_deleted_since() -> None:
+    """The topic rose again, with the same id, after somebody's deletion was answered."""
+    play = begun(node_a())
+    play.create("t", 1)
+    play.asks(DeleteTopic(name="t"))
+    play.settle()
+    play.begin()
+    play.asks(CreateTopic(name="t", topic_id="id-t", partitions=1))
+    play.settle()
+    error = error_of(play)
+    assert isinstance(error, UnknownTopicOrPartition)
+    assert "was removed since" in str(error)
+    assert play.desired.topics == {}
+    assert play.states() == {}
+
+
+def test_an_extension_never_extends_a_topic_that_was_made_since() -> None:
+    play = begun(node_a())
+    play.create("t", 1)
+    before = AddPartitions(name="t", total=3, topic_id="id-of-before")
+    for command in (before, replace(before, is_repeated=True), replace(before, total=1)):
+        play.asks(command)
+        assert isinstance(error_of(play), UnknownTopicOrPartition)
+    assert play.states() == {"t-0": "online in a1"}
+    play.asks(replace(before, topic_id="id-t"))
+    play.settle()
+    assert len(play.states()) == 3
+
+
 def test_an_extension_that_is_repeated_ends_as_the_first_one_would_have() -> None:
     play = begun(node_a(), node_b())
     play.create("t", 1)

@@ -12,6 +12,7 @@ from raylog.actors.control import Confirmed, DirReport, End, KeepOut, LogId, Rea
 from raylog.actors.node.events import (
     ActorGone,
     ActorSaid,
+    ActorSeen,
     DirFailed,
     DirsRead,
     Finished,
@@ -102,6 +103,30 @@ def test_an_actor_that_does_not_say_what_it_serves_is_killed_before_a_log_is_ope
     assert node.began == ["kill orders-0"]
     assert node.obeys(serve()) == []
     assert node.done("kill orders-0") == ["start orders-0 of old in A with config 1, first"]
+
+
+def test_an_actor_that_uses_a_dir_which_is_not_in_use_is_killed_whenever_it_is_seen() -> None:
+    node = Node("A", "B", folders=[folder(ORDERS, "A")])
+    seen = ActorSeen(partition=PARTITION, directory_id="gone")
+    assert node.told(seen) == ["kill orders-0"]
+    assert node.told(seen) == []
+    node.done("kill orders-0")
+    node.told(DirFailed(directory_id="B", why="input/output error"))
+    assert node.told(replace(seen, directory_id="B")) == ["kill orders-0"]
+
+
+def test_an_actor_that_uses_a_dir_of_this_life_is_left_to_the_order_to_serve() -> None:
+    node = Node("A", folders=[folder(ORDERS, "A")])
+    assert node.told(ActorSeen(partition=PARTITION, directory_id="A")) == []
+    assert node.obeys(serve()) == ["start orders-0 of old in A with config 1, first"]
+
+
+def test_late_news_of_an_actor_do_not_end_the_one_that_took_its_place() -> None:
+    seen = ActorSeen(partition=PARTITION, directory_id="gone")
+    assert serving("A").told(seen) == []
+    opening = Node("A", folders=[folder(ORDERS, "A")])
+    opening.obeys(serve())
+    assert opening.told(seen) == []
 
 
 def test_what_a_dir_that_is_offline_has_is_not_known() -> None:

@@ -15,6 +15,7 @@ from raylog.cluster.controller.commands import (
     DeleteTopic,
 )
 from raylog.cluster.controller.events import Refused, Silent
+from raylog.cluster.controller.records import ClusterRecord, ControllerRecord, encode
 from raylog.storage.errors import DiskFull
 from tests.harness.control_nodes import PerfectNode, entry, is_as_desired, log_id
 from tests.harness.controller_play import Play, begun
@@ -255,3 +256,17 @@ def test_older_metadata_that_is_accepted_goes_on_and_later_controllers_do_too() 
     play.begin()
     play.settle()
     assert play.machine.doubt is None
+
+
+def test_a_new_cluster_that_was_cut_off_at_its_beginning_goes_on_without_a_word() -> None:
+    """Its first batch has the epoch that the log dirs know, and the second was never written."""
+    play, _ = rolled_back()
+    play.disk = [
+        encode(ClusterRecord(cluster_id="c")),
+        encode(ControllerRecord(epoch=3, node="")),
+    ]
+    play.begin()
+    play.settle()
+    assert play.machine.doubt is None
+    assert play.desired.controller_epoch == 4
+    play.create("u", 2)

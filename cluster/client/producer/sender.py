@@ -26,6 +26,7 @@ from typing import Any, Final
 from raylog.actors.errors import (
     ForkedProcess,
     InvalidRequest,
+    NoProducerId,
     NotLeader,
     ProduceFailed,
     RequestTimedOut,
@@ -556,17 +557,20 @@ class Sender:
     # -- producer ids ------------------------------------------------------------------------------
 
     def _new_producer_id(self) -> int:
-        """Ask for one, for ``max.block.ms`` while the Controller is away."""
+        """Ask for one, for ``max.block.ms`` while the Controller is away. Raises NoProducerId."""
         deadline = self.clock() + self._config.max_block_ms / 1000
         left_s = self._config.max_block_ms / 1000
+        why = "the Controller does not answer"
         while True:
             try:
                 return self._connection.new_producer_id(timeout_s=left_s).result()
-            except (NotLeader, RequestTimedOut):
+            except (NotLeader, RequestTimedOut) as error:
+                if isinstance(error, NotLeader):
+                    why = error.why
                 self.pause(min(self._config.retry_backoff_ms / 1000, deadline - self.clock()))
                 left_s = deadline - self.clock()
-                if left_s <= 0:  # a question without time would hide why there is no id
-                    raise
+                if left_s <= 0:
+                    raise NoProducerId(self._config.max_block_ms, why) from error
 
     def _ask_producer_id(self, sending: SendingPartition) -> None:
         timeout_s = self._config.request_timeout_ms / 1000

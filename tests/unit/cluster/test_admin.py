@@ -8,6 +8,7 @@ import pytest
 from ray.exceptions import ActorDiedError, RayTaskError
 
 from raylog.actors.errors import (
+    AnswerLost,
     InvalidRequest,
     NotLeader,
     ReadTimedOut,
@@ -64,11 +65,40 @@ def test_topics_are_made_at_once_and_each_fails_by_itself(
 
 def test_a_request_says_whether_it_only_asks(world: World, controller: Actor, admin: Admin) -> None:
     admin.create_topics(["a"], validate_only=True)
-    admin.add_partitions({"a": 5}, validate_only=True)
     world.work()
-    made, extended = [arguments for _, arguments, _ in controller.calls]
-    assert made[:4] == ("a", None, {}, True)
-    assert extended == ("a", 5, True, False)
+    assert controller.answer("described")[:4] == ("a", None, {}, True)
+    admin.add_partitions({"a": 5}, validate_only=True)
+    answer_topic_metadata(world, controller)
+    assert controller.answer("described") == ("a", 5, True, "id", False)
+
+
+def test_a_topic_that_is_extended_is_the_one_that_has_the_name_now(
+    world: World, controller: Actor, admin: Admin
+) -> None:
+    """A repetition must not extend one that somebody has made meanwhile."""
+    extended = admin.add_partitions({"orders": 5})["orders"]
+    world.work()
+    assert controller.answer(metadata(HERE)) == ("orders",)
+    assert controller.answer(ActorDiedError()) == ("orders", 5, False, "id", False)
+    world.work()
+    assert controller.answer("cluster-1") == ()
+    world.work()
+    assert controller.answer("described") == ("orders", 5, False, "id", True)
+    assert extended.exception(0) is None
+
+
+def test_a_change_of_a_config_is_not_repeated(
+    world: World, controller: Actor, admin: Admin
+) -> None:
+    """Somebody may have changed it since, or made another topic of the name."""
+    altered = admin.alter_configs({"a": {"retention.ms": 5}})["a"]
+    world.work()
+    assert controller.answer("cluster-1") == ()
+    world.work()
+    controller.answer(ActorDiedError())
+    world.work()
+    assert isinstance(altered.exception(0), AnswerLost)
+    assert controller.calls == []
 
 
 def test_a_topic_that_is_deleted_is_the_one_that_has_the_name_now(
@@ -226,8 +256,9 @@ def test_only_a_request_that_changes_something_may_have_taken_effect(
 def answer_topic_metadata(world: World, controller: Actor) -> None:
     """What comes before the request itself."""
     world.work()
-    if controller.calls and controller.calls[0][0] == "topic_metadata":
-        controller.answer(metadata(HERE))
+    before = {"topic_metadata": metadata(HERE), "cluster_id": "cluster-1"}
+    while controller.calls and controller.calls[0][0] in before:
+        controller.answer(before[controller.calls[0][0]])
         world.work()
 
 

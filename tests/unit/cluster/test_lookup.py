@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 import ray
 
-from raylog.actors.errors import NotLeader, RequestTimedOut, UnknownTopicOrPartition
+from raylog.actors.errors import (
+    BrokerRunning,
+    MetadataInDoubt,
+    NotLeader,
+    OlderMetadata,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.names import CONTROLLER
@@ -292,6 +299,26 @@ def test_deleting_all_records_means_those_of_the_moment_of_the_call(cluster: Clu
     assert Broker().delete_records("t", 0, before_offset=2) == 2
 
 
+@pytest.mark.parametrize("error", [OlderMetadata, MetadataInDoubt])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_survey_that_another_start_has_disturbed_says_that_a_broker_runs(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: type[RaylogError], is_there: bool
+) -> None:
+    """The other start's Controller wrote its epoch when one log dir was surveyed already."""
+    doubt = error(*[f"<{field}>" for field in error.fields])
+
+    def find_home(*_: object) -> None:
+        if not is_there:
+            del cluster.actors[CONTROLLER]
+        raise doubt
+
+    monkeypatch.setattr(home, "find_home", find_home)
+    with pytest.raises(BrokerRunning if is_there else error):
+        start_module._start_controller(
+            "test", BrokerConfig.parse({}), new_cluster=False, older_metadata=False
+        )
+
+
 def test_starting_and_making_topics_are_waited_for_as_long_as_they_take(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,7 +329,9 @@ def test_starting_and_making_topics_are_waited_for_as_long_as_they_take(
         waited_s.append(timeout)
         return "the cluster id"
 
-    def command(connection: object, what: str, timeout_s: float, command: object) -> "Future[Any]":
+    def command(
+        connection: object, what: str, timeout_s: float, command: object, **_: float
+    ) -> "Future[Any]":
         waited_s.append(timeout_s)
         return answer(TopicDescription(name="t", topic_id="id", config={}, partitions=()))
 
@@ -317,5 +346,5 @@ def test_starting_and_making_topics_are_waited_for_as_long_as_they_take(
     )
     Broker().create_topic("t")
     Broker().add_partitions("t", 2)
-    assert len(waited_s) == 3
+    assert len(waited_s) == 4, "of an extension, the topic's id is looked up first"
     assert min(waited_s) >= 86_400

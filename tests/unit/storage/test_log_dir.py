@@ -390,7 +390,8 @@ def test_a_dir_in_use_that_has_lost_its_identity_gets_no_other_one(
     for _ in range(2):
         with pytest.raises(IdentityMissing, match=sign) as raised:
             opened(fs)
-    assert "`raylog log-dirs identify /disk/logs" in raised.value.advice
+    command = "`raylog log-dirs identify /disk/logs --directory-id ID --like DIR`"
+    assert command in raised.value.advice, "with all that it needs"
     assert fs.list_dir("/disk/logs") == before, "nor does the clean-shutdown marker go"
 
 

@@ -93,6 +93,10 @@ class HangingFileSystem(MemoryFileSystem):
         self._pass(path)
         return super().is_dir(path)
 
+    def read_file(self, path: str) -> bytes:
+        self._pass(path)
+        return super().read_file(path)
+
 
 class Disks:
     """A node's log dirs on disks in memory, and what is done in them."""

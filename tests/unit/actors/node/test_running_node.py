@@ -474,6 +474,18 @@ def test_a_foreign_actor_in_the_place_of_a_log_is_ended() -> None:
     again.node.shutdown()
 
 
+def test_an_actor_that_hung_while_its_dir_was_replaced_is_ended_when_it_answers() -> None:
+    """What it acknowledges would be lost with the dir, whose lock nobody has."""
+    actors = FakeLogActors()
+    hanging = FakeLog(said=says(LOG, directory_id="gone"), is_silent=True)
+    actors.living[LOG.partition] = hanging
+    node = Node(None, actors).begin(is_restarted=True)
+    assert actors.killed == []
+    hanging.is_silent = False
+    wait_for(lambda: not actors.living)
+    node.node.shutdown()
+
+
 def test_an_orderly_end_ends_the_actors_that_are_still_opening() -> None:
     node = Node().begin()
     node.actors.next = [through("opening")]

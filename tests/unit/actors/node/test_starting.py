@@ -104,13 +104,6 @@ def test_one_whose_folder_is_damaged_is_adopted() -> None:
     assert start(says(), damaged).served == (served_of(says()),)
 
 
-def test_one_of_which_only_a_copy_is_here_is_not_asked() -> None:
-    copy = Folder(
-        partition=ORDERS.partition, topic_id=ORDERS.topic_id, directory_id=A, is_copy=True
-    )
-    assert start(says(), copy).served == ()
-
-
 @pytest.mark.parametrize("is_restarted", [True, False])
 def test_at_a_fresh_start_what_is_opened_is_read_from_the_disk(is_restarted: bool) -> None:
     online, offline = start(says(), is_restarted=is_restarted).dirs
@@ -118,7 +111,16 @@ def test_at_a_fresh_start_what_is_opened_is_read_from_the_disk(is_restarted: boo
     assert offline == OFFLINE
 
 
-def test_an_actor_of_which_only_a_copy_lies_here_is_not_asked() -> None:
+@pytest.mark.parametrize("directory_id", [A, B])
+def test_a_copy_is_nothing_that_an_actor_may_serve(directory_id: str) -> None:
     copy = replace(FOLDER, is_copy=True)
-    first = start(says(directory_id=B), copy, others=())
-    assert (first.served, first.strangers) == ((), ())
+    first = start(says(directory_id=directory_id), copy, others=())
+    assert (first.served, first.strangers) == ((), (ORDERS.partition,))
+
+
+def test_one_that_serves_from_a_dir_in_whose_place_a_new_one_lies_is_a_stranger() -> None:
+    """A mount was lost: every path has a log dir that is online, and one of them is new."""
+    new = DirReport(directory_id="dir-new", path="/b", state="online")
+    other = Folder(partition=OTHERS.partition, topic_id=OTHERS.topic_id, directory_id=A)
+    first = start(says(directory_id=B), other, others=(new,))
+    assert (first.served, first.strangers) == ((), (ORDERS.partition,))

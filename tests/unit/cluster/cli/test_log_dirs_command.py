@@ -46,7 +46,7 @@ class FakeBroker(Broker):
         self.controller, self._log_dirs = Controller(), list(log_dirs)
 
     def _command(self, what: str, command: Command[Answer], timeout_s: float) -> Answer:
-        answer: Answer = command(ControllerStub(self.controller), False).reference
+        answer: Answer = command.call(ControllerStub(self.controller), False).reference
         return answer
 
     def log_dirs(self) -> list[LogDirStatus]:

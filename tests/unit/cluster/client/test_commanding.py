@@ -8,6 +8,7 @@ import pytest
 
 from raylog.actors.errors import (
     ActorAway,
+    AnswerLost,
     BrokerNotFound,
     NotController,
     NothingChanged,
@@ -16,7 +17,7 @@ from raylog.actors.errors import (
     TopicExists,
 )
 from raylog.actors.runtime.calls import Call
-from raylog.cluster.client.commanding import Commanding
+from raylog.cluster.client.commanding import Command, Commanding
 from raylog.cluster.client.deadlines import Deadlines
 from raylog.cluster.controller.stub import ControllerStub
 
@@ -28,7 +29,9 @@ LOOK = "the Controller"
 class Play:
     """A request for 60 s, and a Controller that answers as a test says."""
 
-    def __init__(self, *, timeout_s: float = 60.0, is_read: bool = False) -> None:
+    def __init__(
+        self, *, timeout_s: float = 60.0, is_read: bool = False, look_at: str | None = None
+    ) -> None:
         self.now_s = 0.0
         self.deadlines = Deadlines(lambda: self.now_s, threaded=False)
         self.asked: list[tuple[str, Future[Any]]] = []
@@ -36,11 +39,10 @@ class Play:
         commanding: Commanding[str] = Commanding(
             self._ask_controller,
             self.deadlines,
-            self._command,
+            Command(call=self._call, is_read=is_read, look_at=look_at),
             what="creating t",
             timeout_s=timeout_s,
             patience_s=60.0,
-            is_read=is_read,
         )
         self.future = commanding.begin()
 
@@ -58,7 +60,7 @@ class Play:
         self.asked.append((what, future))
         return future
 
-    def _command(self, controller: ControllerStub, is_repeated: bool) -> Call[str]:
+    def _call(self, controller: ControllerStub, is_repeated: bool) -> Call[str]:
         self.repeated.append(is_repeated)
         return Call(None, "creating t")
 
@@ -195,6 +197,52 @@ def test_where_it_only_asks_nothing_was_changed_and_the_error_says_why_it_had_no
     error = play.error()
     assert isinstance(error, NothingChanged)
     assert error.why == "it is starting"
+
+
+# -- what the Controller cannot know again ---------------------------------------------------------
+
+
+def test_a_change_that_could_undo_what_others_did_is_not_repeated() -> None:
+    """It overrode an answered change of somebody else, or changed another topic of the name."""
+    play = Play(look_at="raylog config get t")
+    play.answers("id", LOOK)
+    play.answers(AWAY)
+    error = play.error()
+    assert isinstance(error, AnswerLost)
+    assert isinstance(error, RequestTimedOut)
+    assert error.timeout_ms == 0
+    assert error.__cause__ is AWAY
+    assert "may have taken effect" in str(error)
+    assert "`raylog config get t`" in str(error)
+    play.later(61)
+    assert play.pending() == []
+    assert play.repeated == [False]
+
+
+def test_such_a_change_is_sent_when_the_controller_is_there() -> None:
+    """What is sent to one that is away is lost, though nothing was changed."""
+    play = Play(look_at="raylog config get t")
+    play.answers(AWAY, LOOK)
+    assert play.repeated == []
+    play.later(0.2)
+    play.answers("id", LOOK)
+    play.answers(STARTING)
+    play.answers("id", LOOK)
+    play.answers("made")
+    assert play.future.result(0) == "made"
+    assert play.repeated == [False, False]
+
+
+@pytest.mark.parametrize("answer", [AWAY, STARTING, None])
+def test_such_a_change_that_was_never_sent_has_changed_nothing(answer: NotLeader | None) -> None:
+    play = Play(look_at="raylog config get t")
+    if answer is not None:
+        play.answers(answer, LOOK)
+    play.later(61)
+    error = play.error()
+    assert isinstance(error, NothingChanged)
+    assert error.why == ("it does not answer" if answer is None else answer.why)
+    assert play.repeated == []
 
 
 def test_a_broker_that_was_stopped_is_not_waited_for() -> None:

@@ -15,7 +15,7 @@ import time
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -26,6 +26,7 @@ import pytest
 from raylog.actors.errors import (
     BufferExhausted,
     InvalidRequest,
+    NoProducerId,
     NotLeader,
     ProduceFailed,
     RecordTooLargeToSend,
@@ -1161,7 +1162,7 @@ def test_a_producer_waits_for_its_id_no_longer_than_it_may(lab: Lab) -> None:
         return ask(timeout_s=timeout_s)
 
     lab.connection.new_producer_id = new_producer_id  # type: ignore[method-assign]
-    with pytest.raises(NotLeader, match="the Controller is away"):
+    with pytest.raises(NoProducerId, match="the Controller is away"):
         lab.producer(max_block_ms=50)
     assert asked == pytest.approx([0.05, 0.03, 0.01])
 
@@ -1174,9 +1175,33 @@ def test_a_producer_without_an_id_says_why_it_got_none(
 
     monkeypatch.setattr(Sender, "pause", pause)
     lab.connection.away = 2
-    with pytest.raises(NotLeader, match="the Controller is away"):
+    with pytest.raises(NoProducerId, match="the Controller is away") as failed:
         lab.producer(max_block_ms=150, retry_backoff_ms=100)
     assert lab.connection.away == 0, "not asked once more without time"
+    assert isinstance(failed.value.__cause__, NotLeader)
+
+
+def test_a_producer_without_an_id_names_the_whole_wait(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It named what was left of it in the last try, and that this may have taken effect."""
+
+    def pause(_: Sender, seconds: float) -> None:
+        lab.clock.now_s += seconds
+
+    def ask(*, timeout_s: float) -> "Future[int]":
+        lab.clock.now_s += timeout_s
+        future: Future[int] = Future()
+        future.set_exception(RequestTimedOut("a producer id", round(timeout_s * 1000)))
+        return future
+
+    monkeypatch.setattr(Sender, "pause", pause)
+    monkeypatch.setattr(lab.connection, "new_producer_id", ask)
+    with pytest.raises(NoProducerId) as failed:
+        lab.producer(max_block_ms=327)
+    assert failed.value.timeout_ms == 327
+    assert "max.block.ms=327" in str(failed.value)
+    assert "may have taken effect" not in str(failed.value)
 
 
 # -- two things at once ----------------------------------------------------------------------------

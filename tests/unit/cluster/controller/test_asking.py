@@ -1,18 +1,20 @@
 """Commands wait for nodes that are about to take part, and answers name who lags behind."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from raylog.actors.control import LogId
 from raylog.actors.errors import NoLogDirs, NotLeader
 from raylog.cluster.controller.asking import NODE_PATIENCE_S, Commanding
+from raylog.cluster.controller.commands import CreateTopic
 from raylog.cluster.controller.describe import Snapshot
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.events import Asked
 from raylog.cluster.controller.instructions import Altered, Answer, Behind
 from raylog.cluster.controller.observed import Observed
-from raylog.cluster.controller.records import PartitionRecord, TopicRecord
+from raylog.cluster.controller.records import PartitionRecord, TopicRecord, TopicRemovedRecord
 from raylog.cluster.controller.requests import Requests
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
@@ -23,7 +25,7 @@ TOPIC = TopicRecord(name="t", topic_id="id-t", config={}, version=1)
 class Desk:
     """Where commands arrive; ``answer`` says what each gets. Its time passes in sleeps."""
 
-    def __init__(self, answer: Callable[[], Answer]) -> None:
+    def __init__(self, answer: Callable[[Asked], Answer]) -> None:
         self.now_s = 0.0
         self.asked = 0
         self.problems: dict[str, RaylogError] = {}
@@ -41,14 +43,14 @@ class Desk:
 
     def _put(self, event: Asked) -> None:
         self.asked += 1
-        answer = self._answer()
+        answer = self._answer(event)
         self._requests.answer(Answer(request=event.request, value=answer.value, error=answer.error))
 
     def _sleep(self, seconds: float) -> None:
         self.now_s += seconds
 
 
-def refused() -> Answer:
+def refused(event: Asked | None = None) -> Answer:
     return Answer(request=0, error=NoLogDirs("nobody is there"))
 
 
@@ -57,6 +59,27 @@ def test_a_creation_waits_a_while_for_a_node_that_is_about_to_take_part() -> Non
     with pytest.raises(NoLogDirs):
         desk.commanding.create_topic("t", 1, {})
     assert NODE_PATIENCE_S <= desk.now_s < NODE_PATIENCE_S + 1
+
+
+def test_a_creation_that_was_undone_is_tried_again_as_another_topic() -> None:
+    """The Controller makes no topic of an id that was removed."""
+    desired = Desired()
+    ids: list[str] = []
+
+    def answer(event: Asked) -> Answer:
+        assert isinstance(event.command, CreateTopic)
+        ids.append(event.command.topic_id)
+        if len(ids) == 2:  # it was written this time, and undone
+            desired.apply(TopicRemovedRecord(topic_id=ids[1]))
+        return refused()
+
+    desk = Desk(answer)
+    desk.snapshot = replace(desk.snapshot, desired=desired)
+    with pytest.raises(NoLogDirs):
+        desk.commanding.create_topic("t", 1, {}, topic_id="id")
+    assert ids[:2] == ["id", "id"]
+    assert "id" not in ids[2:]
+    assert len(set(ids[2:])) == 1
 
 
 def test_a_creation_does_not_wait_where_it_is_known_why_no_node_takes_part() -> None:
@@ -73,7 +96,7 @@ def test_a_change_names_those_that_lagged_and_those_that_do_not_serve_any_more()
     ]
     behind = Behind(partition=TopicPartition("t", 0), why="its node is silent")
     answer = Answer(request=0, value=Altered(topic=TOPIC, behind=(behind,)))
-    desk = Desk(lambda: answer)
+    desk = Desk(lambda _: answer)
     desired = Desired()
     desired.apply(TOPIC)
     for log in logs:

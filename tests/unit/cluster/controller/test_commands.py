@@ -200,6 +200,41 @@ def test_a_user_is_told_what_can_be_asked_for() -> None:
     assert "from 1 to 10000: a topic can have no more" in too_many
 
 
+OWN = TopicRecord(name="__cluster_metadata", topic_id="id-m", config={})
+
+
+OWN_PARTITION = replace(ONLINE, log=log_id(OWN.name, 0, OWN.topic_id), directory="a2", kafka_id=9)
+
+
+def test_the_name_of_the_metadata_is_its_own() -> None:
+    """A partition of it would take the folder of the metadata."""
+    for validate_only in (False, True):
+        with pytest.raises(InvalidTopic, match="is the metadata's own"):
+            Given().records(create(name=OWN.name, validate_only=validate_only))
+    assert Given().records(create(name="__cluster_metadata_2"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        create(name=OWN.name),
+        CreateTopic(name=OWN.name, topic_id=OWN.topic_id),
+        AddPartitions(name=OWN.name, total=2),
+        AddPartitions(name=OWN.name, total=1, is_repeated=True),
+        MovePartition(name=OWN.name, number=0, log_dir="/a1"),
+    ],
+)
+def test_a_topic_that_has_it_from_before_is_neither_made_extended_nor_moved(
+    command: Command,
+) -> None:
+    """It can be removed."""
+    given = Given(OWN, OWN_PARTITION)
+    with pytest.raises(InvalidTopic, match="is the metadata's own"):
+        given.records(command)
+    gone = given.records(DeleteTopic(name=OWN.name))
+    assert gone[-1] == TopicRemovedRecord(topic_id=OWN.topic_id)
+
+
 @pytest.mark.parametrize(
     ("command", "error"),
     [

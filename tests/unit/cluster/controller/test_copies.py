@@ -18,7 +18,7 @@ from raylog.cluster.controller.copies import (
     SurveyedDir,
     choose,
 )
-from raylog.storage.errors import LogMissing
+from raylog.storage.errors import LogLocked, LogMissing
 
 
 def copy(records: str, epoch: int = 1, cluster_id: str = "cluster-1") -> Copy:
@@ -77,6 +77,40 @@ def test_copies_that_have_gone_on_apart_are_refused_and_both_are_shown() -> None
     for new_cluster in (False, True):
         with pytest.raises(MetadataInDoubt, match=r"/disk of node a.*/other of node b"):
             home(one, other, new_cluster=new_cluster)
+
+
+def test_copies_in_doubt_are_told_apart_by_their_topics() -> None:
+    full = holder("a", replace(copy("xyz", 3), topics=12))
+    bare = holder("b", copy("u", 1), "/other")
+    with pytest.raises(MetadataInDoubt) as raised:
+        home(full, bare)
+    assert "/disk of node a: 12 topics, 3 records, Controller epoch 3" in str(raised.value)
+    assert "/other of node b: 0 topics, 1 records" in str(raised.value)
+    assert "knows your topics" in raised.value.advice
+    assert "delete nothing" in raised.value.advice
+
+
+@pytest.mark.parametrize("entry", [empty("b"), member("b"), unreadable("b")])
+def test_no_cluster_begins_beside_a_log_dir_that_another_process_uses(entry: SurveyedDir) -> None:
+    """Nor is the metadata missing: that process may have it in a log dir that is not given here."""
+    locked = replace(entry, is_locked=True)
+    for new_cluster in (False, True):
+        with pytest.raises(LogLocked, match=r"/disk of node b.*`raylog stop`"):
+            home(empty("a"), member("a", "/2"), locked, new_cluster=new_cluster)
+
+
+def test_a_cluster_goes_on_beside_its_own_log_managers() -> None:
+    """Its Controller is gone; they live on, and have the log dirs locked."""
+    own = [replace(holder("a", copy("xy")), is_locked=True), replace(member("b"), is_locked=True)]
+    assert home(*own) == Home(node_id="a", log_dir="/disk")
+
+
+def test_metadata_that_cannot_be_read_is_said_though_its_log_managers_live() -> None:
+    unread = replace(unreadable("a"), has_metadata=True, is_locked=True)
+    with pytest.raises(MetadataUnreadable):
+        home(unread)
+    with pytest.raises(LogLocked):
+        home(unread, new_cluster=True)
 
 
 def test_a_copy_that_cannot_be_read_may_be_the_newer_one() -> None:

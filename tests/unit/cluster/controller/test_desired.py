@@ -7,7 +7,7 @@ import msgpack
 import pytest
 
 from raylog.actors.control import LogId
-from raylog.cluster.controller.desired import FIRST_PORT, Desired, port_of
+from raylog.cluster.controller.desired import FIRST_PORT, MOST_REMOVED_IDS, Desired, port_of
 from raylog.cluster.controller.records import (
     ClusterRecord,
     ControllerRecord,
@@ -129,6 +129,22 @@ def test_a_log_is_where_its_dir_is_and_before_that_at_the_node_that_makes_it() -
     desired.apply(replace(DIR, node="b"))
     assert desired.node_of(LOG) == "b"
     assert desired.dirs_of("b") == [replace(DIR, node="b")]
+
+
+def test_the_ids_of_the_topics_that_were_removed_last_are_known() -> None:
+    desired = fold(TOPIC)
+    assert not desired.was_removed("id-t")
+    copy = desired.copy()
+    desired.apply(TopicRemovedRecord(topic_id="id-t"))
+    assert desired.was_removed("id-t")
+    assert desired.copy().was_removed("id-t")
+    assert not copy.was_removed("id-t")
+    for number in range(MOST_REMOVED_IDS - 1):
+        desired.apply(TopicRemovedRecord(topic_id=f"{number}"))
+    assert desired.was_removed("id-t")
+    desired.apply(TopicRemovedRecord(topic_id="one more"))
+    assert not desired.was_removed("id-t"), "they are bounded"
+    assert desired.was_removed("0")
 
 
 def test_a_copy_stays_as_it_is_while_the_first_goes_on() -> None:

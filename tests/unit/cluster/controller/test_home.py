@@ -16,8 +16,9 @@ from raylog.cluster.controller import home as module
 from raylog.cluster.controller.copies import Copy, Home, SurveyedDir
 from raylog.cluster.controller.home import find_home, own_home, survey_node
 from raylog.cluster.controller.metadata_log import MetadataLog
-from raylog.storage.errors import LogMissing
+from raylog.storage.errors import LogLocked, LogMissing
 from raylog.storage.files import RealFileSystem
+from raylog.storage.log_dir import LogDir
 from raylog.storage.state.controller_epoch import write_controller_epoch
 from raylog.storage.state.properties import MetaProperties, random_id, write_meta
 from raylog.storage.testing.clock import ManualClock
@@ -164,3 +165,39 @@ def test_on_a_single_node_a_controller_looks_itself_and_begins_a_cluster_only_on
     with pytest.raises(LogMissing):
         own_home("n", config, may_begin=False)
     assert list(tmp_path.iterdir()) == [], "looking changes nothing"
+
+
+@pytest.mark.parametrize("word", [False, True])
+def test_a_log_dir_of_a_running_broker_begins_no_cluster_and_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: bool
+) -> None:
+    """The broker has its metadata in another log dir, which is not given here."""
+    monkeypatch.setattr("raylog.actors.partition.locking.LOCK_PATIENCE_S", 0.0)
+    config = BrokerConfig.parse({"log.dirs": [str(tmp_path)]})
+    used = LogDir(RealFileSystem(), str(tmp_path), random_id(), 1)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(LogLocked, match=str(tmp_path)):
+        own_home("n", config, new_cluster=word, may_begin=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    used.close(clean=True)
+    assert own_home("n", config, new_cluster=True, may_begin=True).new_cluster
+
+
+def test_a_controller_that_is_back_is_not_kept_by_the_locks_of_its_own_log_managers(
+    tmp_path: Path,
+) -> None:
+    config = BrokerConfig.parse({"log.dirs": [str(tmp_path)]})
+    used = LogDir(RealFileSystem(), str(tmp_path), random_id(), 1)
+    with pytest.raises(LogMissing):
+        own_home("n", config, may_begin=False)
+    used.close(clean=True)
+
+
+def test_a_log_dir_that_is_used_on_another_node_begins_no_cluster(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raylog.actors.partition.locking.LOCK_PATIENCE_S", 0.0)
+    nodes.has("a", fresh("a"))
+    nodes.has("d", [replace(fresh("d")[0], is_locked=True)])
+    with pytest.raises(LogLocked, match="/disk of node d"):
+        find_home(CONFIG, new_cluster=True)

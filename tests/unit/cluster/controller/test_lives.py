@@ -1,6 +1,10 @@
 """The pauses between the lives of a Controller whose metadata fails."""
 
-from raylog.cluster.controller.lives import GOOD_LIFE_S, LONGEST_PAUSE_S, Lives
+from collections.abc import Callable
+
+import pytest
+
+from raylog.cluster.controller.lives import GOOD_LIFE_S, LONGEST_PAUSE_S, Lives, begin_again
 
 
 class Clock:
@@ -34,3 +38,27 @@ def test_after_a_life_that_went_well_the_first_pause_is_short_again() -> None:
     assert lived(lives, clock, GOOD_LIFE_S - 1) == 24.0
     assert lived(lives, clock, GOOD_LIFE_S) == 3.0
     assert lived(lives, clock, 0.1) == 6.0
+
+
+def hangs() -> bool:
+    return False
+
+
+def is_broken() -> bool:
+    raise RuntimeError("can't start new thread")
+
+
+def what_follows(end: Callable[[], bool]) -> list[str]:
+    done: list[str] = []
+    begin_again(end, lambda: done.append("begins"), lambda: done.append("process ends"))
+    return done
+
+
+def test_the_next_life_begins_where_the_last_one_has_ended_in_order() -> None:
+    assert what_follows(lambda: True) == ["begins"]
+
+
+@pytest.mark.parametrize("end", [hangs, is_broken])
+def test_a_life_that_cannot_be_ended_takes_its_process_with_it(end: Callable[[], bool]) -> None:
+    """Else it would say for ever that it begins again."""
+    assert what_follows(end) == ["process ends"]

@@ -15,15 +15,24 @@ from raylog.cluster.controller.records import (
     TopicRemovedRecord,
 )
 from raylog.cluster.controller.reserve import METADATA_RESERVE, PIECE_BYTES, RESERVE_BYTES
+from raylog.cluster.controller.surveying import Surveyor
+from raylog.storage.buffers import Buffer
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import DiskFull, LogLocked, LogMissing, StorageError, UndoFailed
+from raylog.storage.errors import (
+    DiskFull,
+    LogLocked,
+    LogMissing,
+    RaylogError,
+    StorageError,
+    UndoFailed,
+)
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.names import LOG_SUFFIX, TopicPartition, segment_file
 from raylog.storage.records.encode import encode_records
 from raylog.storage.state.properties import MetaProperties, random_id, write_meta
 from raylog.storage.testing.clock import ManualClock
-from raylog.storage.testing.memory import MemoryFileSystem
+from raylog.storage.testing.memory import MemoryFile, MemoryFileSystem
 from tests.harness.old_metadata import (
     old_cluster,
     old_producer_ids,
@@ -177,6 +186,35 @@ def test_nothing_is_begun_where_a_log_must_be(fs: MemoryFileSystem) -> None:
     MetadataLog(fs, ManualClock(), "/disk/log").close()
 
 
+def test_a_new_cluster_never_has_an_epoch_that_is_lower_than_its_log_dirs(
+    fs: MemoryFileSystem,
+) -> None:
+    """Wherever a crash cuts its beginning off: there is no record, or the epoch is there."""
+
+    def begun(disk: MemoryFileSystem) -> MetadataLog:
+        return MetadataLog(disk, ManualClock(), "/disk/log", new_cluster=CLUSTER, least_epoch=7)
+
+    assert begun(fs).desired.controller_epoch == 7
+    whole = fs.read_file(SEGMENT)
+    for size_bytes in range(len(whole) + 1):
+        disk = fs.crash()
+        disk.write_file(SEGMENT, whole[:size_bytes])
+        (found,) = Surveyor(disk).survey("n", ["/disk/log"])
+        assert found.copy is not None
+        is_begun = found.copy.end > 0
+        assert found.copy.controller_epoch == (7 if is_begun else 0), size_bytes
+        again = MetadataLog(disk, ManualClock(), "/disk/log") if is_begun else begun(disk)
+        assert (again.desired.cluster_id, again.desired.controller_epoch) == (CLUSTER, 7)
+        again.close()
+
+
+def test_a_first_cluster_begins_without_an_epoch(fs: MemoryFileSystem) -> None:
+    opened(fs).close()
+    (found,) = Surveyor(fs).survey("n", ["/disk/log"])
+    assert found.copy is not None
+    assert (found.copy.end, found.copy.controller_epoch) == (1, 0)
+
+
 def test_where_the_metadata_is_missing_it_is_said_whose_it_is(fs: MemoryFileSystem) -> None:
     fs.make_dir("/disk/log")
     write_meta(fs, "/disk/log", MetaProperties(CLUSTER, 1, random_id()))
@@ -224,6 +262,69 @@ def taken(fs: MemoryFileSystem, path: str) -> None:
     """A file takes all the room that there is."""
     fs.write_file(path, bytes(fs.room("/disk").usable_bytes))
     fs.sync_dir("/disk")
+
+
+class CountedFiles(MemoryFileSystem):
+    """Knows which files are open, but for those that are written whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files: list[MemoryFile] = []
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        self.files.append(super().open(path, create=create))
+        return self.files[-1]
+
+    def write_file(self, path: str, content: Buffer, *, flush: bool = True) -> None:
+        count = len(self.files)
+        try:
+            super().write_file(path, content, flush=flush)
+        finally:
+            del self.files[count:]
+
+    @property
+    def left_open(self) -> list[str]:
+        return [file.path for file in self.files if is_open(file)]
+
+
+def is_open(file: MemoryFile) -> bool:
+    try:
+        file.read(1, 0)
+    except RaylogError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("verb", ["append", "flush"])
+def test_after_a_failed_write_its_end_closes_every_file_and_writes_nothing(verb: str) -> None:
+    fs = CountedFiles()
+    fs.make_dir("/disk")
+    log = opened(fs)
+    log.append([TOPIC])
+    with fs.failing(broken, verb, FOLDER), pytest.raises(StorageError):
+        log.append([PARTITION])
+    assert fs.left_open
+    before = fs.read_file(SEGMENT)
+    log.close()
+    assert fs.left_open == []
+    assert fs.read_file(SEGMENT) == before
+
+
+@pytest.mark.parametrize("verb", ["append", "flush", ""])
+def test_one_that_cannot_begin_or_end_leaves_no_file_open(verb: str) -> None:
+    fs = CountedFiles()
+    fs.make_dir("/disk/log")
+    create_log(fs, FOLDER, random_id())
+    with fs.failing(broken, verb, FOLDER), pytest.raises(StorageError):
+        opened(fs)
+    assert fs.left_open == []
+    log = opened(fs)
+    log.append([TOPIC])
+    with fs.failing(broken, "", FOLDER), pytest.raises(StorageError):
+        log.close()
+    assert fs.left_open == []
+    opened(fs).close()
+    assert fs.left_open == []
 
 
 def test_on_a_full_disk_a_record_that_may_uses_the_reserve_and_others_do_not(

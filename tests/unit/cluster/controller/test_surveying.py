@@ -1,15 +1,24 @@
 """Looking for the metadata: everything is seen, and nothing is changed."""
 
+import threading
+
 import pytest
 
 from raylog.cluster.controller.metadata_log import MetadataLog
-from raylog.cluster.controller.records import ControllerRecord, NodeRecord
-from raylog.cluster.controller.surveying import survey
+from raylog.cluster.controller.records import (
+    ControllerRecord,
+    NodeRecord,
+    TopicRecord,
+    TopicRemovedRecord,
+)
+from raylog.cluster.controller.surveying import SILENT, Looks, Surveyor
 from raylog.storage.errors import StorageError
 from raylog.storage.state.controller_epoch import write_controller_epoch
 from raylog.storage.state.properties import MetaProperties, random_id, write_meta
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
+from raylog.storage.testing.waiting import wait_for
+from tests.unit.actors.node.disks import HangingFileSystem
 
 LOG = "/disk/__cluster_metadata-0/00000000000000000000.log"
 
@@ -31,9 +40,9 @@ def written(fs: MemoryFileSystem, *epochs: int) -> None:
 
 def test_the_metadata_is_found_with_its_epoch_and_each_record_counts(fs: MemoryFileSystem) -> None:
     written(fs, 1)
-    (before,) = survey(fs, "n", ["/disk"])
+    (before,) = Surveyor(fs).survey("n", ["/disk"])
     written(fs, 2)
-    (after,) = survey(fs, "n", ["/disk"])
+    (after,) = Surveyor(fs).survey("n", ["/disk"])
     assert before.copy is not None
     assert after.copy is not None
     assert (before.copy.end, after.copy.end) == (3, 5)
@@ -47,7 +56,10 @@ def test_copies_with_other_records_do_not_begin_with_each_other(fs: MemoryFileSy
     other.make_dir("/disk")
     written(fs, 1, 2)
     written(other, 1, 3)
-    one, two = survey(fs, "n", ["/disk"])[0].copy, survey(other, "n", ["/disk"])[0].copy
+    one, two = (
+        Surveyor(fs).survey("n", ["/disk"])[0].copy,
+        Surveyor(other).survey("n", ["/disk"])[0].copy,
+    )
     assert one is not None
     assert two is not None
     assert not one.begins_with(two)
@@ -58,7 +70,7 @@ def test_a_torn_end_is_left_out_and_left_alone(fs: MemoryFileSystem) -> None:
     written(fs, 1)
     content = fs.read_file(LOG)
     fs.write_file(LOG, content + content[:30])
-    (found,) = survey(fs, "n", ["/disk"])
+    (found,) = Surveyor(fs).survey("n", ["/disk"])
     assert found.copy is not None
     assert found.copy.end == 3
     assert fs.read_file(LOG) == content + content[:30]
@@ -69,7 +81,7 @@ def test_metadata_with_good_records_behind_damage_is_no_shorter_copy(fs: MemoryF
     content = bytearray(fs.read_file(LOG))
     content[len(content) // 2] ^= 1
     fs.write_file(LOG, content)
-    (found,) = survey(fs, "n", ["/disk"])
+    (found,) = Surveyor(fs).survey("n", ["/disk"])
     assert found.has_metadata
     assert found.copy is None
     assert "is damaged at byte" in found.problem
@@ -80,7 +92,7 @@ def test_a_log_dir_says_whose_it_is_and_why_it_cannot_be_read(fs: MemoryFileSyst
     fs.make_dir("/disk/b")
     write_meta(fs, "/disk/a", MetaProperties("cluster-1", 1, random_id()))
     fs.write_file("/disk/b/meta.properties", b"nonsense")
-    member, damaged, missing = survey(fs, "n", ["/disk/a", "/disk/b", "/disk/c"])
+    member, damaged, missing = Surveyor(fs).survey("n", ["/disk/a", "/disk/b", "/disk/c"])
     assert (member.cluster_id, member.problem) == ("cluster-1", "")
     assert "meta.properties" in damaged.problem
     assert (missing.cluster_id, missing.has_metadata, missing.problem) == (None, False, "")
@@ -93,20 +105,102 @@ def test_a_log_dir_says_which_controller_it_has_obeyed(fs: MemoryFileSystem) -> 
     fs.make_dir("/disk/b")
     write_controller_epoch(fs, "/disk", 7)
     fs.write_file("/disk/b/controller-epoch", b"nonsense")
-    holder, damaged = survey(fs, "n", ["/disk", "/disk/b"])
+    holder, damaged = Surveyor(fs).survey("n", ["/disk", "/disk/b"])
     assert (holder.obeyed_epoch, holder.problem) == (7, "")
     assert holder.copy is not None
     assert (damaged.obeyed_epoch, damaged.problem) == (-1, "")
     fs.write_file("/disk/meta.properties", b"nonsense")
-    (unreadable,) = survey(fs, "n", ["/disk"])
+    (unreadable,) = Surveyor(fs).survey("n", ["/disk"])
     assert (unreadable.obeyed_epoch, unreadable.copy) == (7, None)
+
+
+def test_a_log_dir_that_another_process_uses_is_seen_and_nothing_is_made(
+    fs: MemoryFileSystem,
+) -> None:
+    for name in ("used", "left", "free"):
+        fs.make_dir(f"/disk/{name}")
+    fs.write_file("/disk/left/.lock", b"")  # by a process that was killed
+    lock = fs.lock("/disk/used/.lock")
+    paths = [f"/disk/{name}" for name in ("used", "left", "free", "missing")]
+    found = Surveyor(fs).survey("n", paths, tries_locks=True)
+    assert [entry.is_locked for entry in found] == [True, False, False, False]
+    assert not any(entry.is_locked for entry in Surveyor(fs).survey("n", paths)), "nobody has tried"
+    assert fs.list_dir("/disk/free") == []
+    assert not fs.exists("/disk/missing")
+    lock.release()
+    assert not any(entry.is_locked for entry in Surveyor(fs).survey("n", paths, tries_locks=True))
+
+
+def test_a_lock_that_cannot_be_tried_is_no_lock(fs: MemoryFileSystem) -> None:
+    fs.write_file("/disk/.lock", b"")
+    with fs.failing(lambda path: StorageError(path, "EROFS"), "lock"):
+        (found,) = Surveyor(fs).survey("n", ["/disk"], tries_locks=True)
+    assert not found.is_locked
+
+
+def test_a_copy_says_how_many_topics_it_knows(fs: MemoryFileSystem) -> None:
+    log = MetadataLog(fs, ManualClock(), "/disk", new_cluster="cluster-1")
+    log.append([TopicRecord(name=name, topic_id=name, config={}) for name in "abc"])
+    log.append([TopicRemovedRecord(topic_id="b")])
+    log.close()
+    (found,) = Surveyor(fs).survey("n", ["/disk"])
+    assert found.copy is not None
+    assert found.copy.topics == 2
 
 
 def test_metadata_that_cannot_be_read_is_there_all_the_same(fs: MemoryFileSystem) -> None:
     written(fs, 1)
     write_meta(fs, "/disk", MetaProperties("cluster-1", 1, random_id()))
     fs.fail_read_at(fs.reads + 1, lambda path: StorageError(path, "EIO"))  # behind meta.properties
-    (found,) = survey(fs, "n", ["/disk"])
+    (found,) = Surveyor(fs).survey("n", ["/disk"])
     assert found.has_metadata
     assert found.copy is None
     assert found.problem
+
+
+@pytest.mark.parametrize(
+    ("at", "cluster_id", "has_metadata", "epoch"),
+    [
+        ("/disk/controller-epoch", None, False, -1),
+        ("/disk/__cluster_metadata-0", None, False, 7),
+        ("/disk/meta.properties", None, True, 7),
+        ("/disk/__cluster_metadata-0/00000000000000000000.log", "cluster-1", True, 7),
+    ],
+)
+def test_a_dir_that_hangs_is_unreadable_and_holds_up_no_other(
+    at: str, cluster_id: str | None, has_metadata: bool, epoch: int
+) -> None:
+    fs = HangingFileSystem()
+    for path in ("/disk", "/other"):
+        fs.make_dir(path)
+    written(fs, 1)
+    write_meta(fs, "/disk", MetaProperties("cluster-1", 1, random_id()))
+    write_controller_epoch(fs, "/disk", 7)
+    write_controller_epoch(fs, "/other", 8)
+
+    def wait(looks: Looks) -> None:
+        """Until the disk hangs, and the last dir is looked at, which does not."""
+        wait_for(lambda: fs.has_begun.is_set() and looks[-1].done())
+
+    surveyor = Surveyor(fs, wait)
+    fs.hang(at)
+    disk, other = surveyor.survey("n", ["/disk", "/other"])
+    assert (disk.problem, disk.copy) == (SILENT, None)
+    assert (disk.cluster_id, disk.has_metadata, disk.obeyed_epoch) == (
+        cluster_id,
+        has_metadata,
+        epoch,
+    )
+    assert (other.problem, other.obeyed_epoch) == ("", 8)
+    disk, other = surveyor.survey("n", ["/disk", "/other"])
+    assert (disk.problem, other.problem) == (SILENT, "")
+    wait_for(lambda: looking() == 1, what="nobody else looks at it")
+    fs.let_go()
+    wait_for(lambda: looking() == 0)
+    (again,) = surveyor.survey("n", ["/disk"])
+    assert (again.problem, again.obeyed_epoch) == ("", 7)
+    assert again.copy is not None
+
+
+def looking() -> int:
+    return sum(thread.name == "survey" for thread in threading.enumerate())

@@ -100,6 +100,34 @@ def test_an_epoch_that_a_crash_cut_off_was_obeyed_by_nobody(appended: MemoryFile
         assert read_controller_epoch(appended, "/logs") == 19, size
 
 
+@pytest.mark.parametrize("kept", [0, 1, 3, 11])
+def test_zeros_in_the_place_of_what_was_appended_are_cut_off(
+    appended: MemoryFileSystem, kept: int
+) -> None:
+    """A loss of power kept the new size of the file, and not all of its bytes."""
+    whole = appended.read_file(PATH)
+    last = whole.rindex(b"\n", 0, -1) + 1
+    size = len(whole) - last
+    assert kept < size
+    torn = whole[: last + kept] + bytes(size - kept)
+    appended.write_file(PATH, torn)
+    assert read_controller_epoch(appended, "/logs") == 18
+    with appended.failing(full, "append", f"{PATH}.tmp"):
+        write_controller_epoch(appended, "/logs", 19)
+    assert appended.read_file(PATH).startswith(torn[:last])
+    assert read_controller_epoch(appended, "/logs") == 19
+    assert b"\0" not in appended.read_file(PATH)
+
+
+@pytest.mark.parametrize("content", [b"\0" * 13, b"0\n" + b"\0" * 12, b"0\n17 46a4d07c\n\0\0x\n"])
+def test_zeros_where_no_whole_line_is_or_before_one_are_damage(
+    fs: MemoryFileSystem, content: bytes
+) -> None:
+    fs.write_file(PATH, content)
+    with pytest.raises(CorruptCheckpoint, match=PATH):
+        read_controller_epoch(fs, "/logs")
+
+
 def test_every_byte_that_changes_in_a_file_of_several_lines_is_noticed(
     appended: MemoryFileSystem,
 ) -> None:
