@@ -34,6 +34,7 @@ from copy import copy
 from raylog.actors.control import LogId, Order, Report
 from raylog.actors.errors import NoLogDirs, NotController, OlderMetadata
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.cluster.controller.charge import Charge
 from raylog.cluster.controller.commands import (
     AddPartitions,
     AllocateProducerId,
@@ -108,12 +109,7 @@ class ControllerMachine:
         self._journal = Journal()
         self._telling = Telling()
         self._ids = ProducerIds()
-        self._node = ""  # where this Controller runs; empty until it has started
-        self._epoch = 0  # which it shall have; what it has is the desired state's
-        self._folder = ""  # of the metadata
-        self._accepts_older = False
-        self.is_in_charge = False  # whether the desired state's epoch is its own
-        self.doubt: OlderMetadata | None = None  # why it decides nothing, in this life
+        self._charge = Charge(self.watched, self._telling)
         self._is_gathered = False  # whether commands may begin
         self._in_charge_ms = 0  # when it got its epoch
         self._commands: deque[Asked] = deque()
@@ -121,12 +117,21 @@ class ControllerMachine:
         self._waiting: dict[int, Waiting] = {}
         self._starts: dict[str, Delay] = {}  # nodes whose LogManager may not run
         self._is_turn_of_plan = False  # after a command: they must not keep each other waiting
-        self._refusing: set[str] = set()  # nodes whose LogManager cannot be started
         self._dirty: set[str] = set()  # nodes for which something else may follow now
         self._orders: dict[str, tuple[Order, ...]] = {}  # by the last plan, as are the doubts
         self._doubts: dict[str, frozenset[LogId]] = {}
         self._now_ms = 0
         self._out: list[Instruction] = []
+
+    @property
+    def is_in_charge(self) -> bool:
+        """Whether the metadata's epoch is its own."""
+        return self._charge.is_taken
+
+    @property
+    def doubt(self) -> OlderMetadata | None:
+        """Why it decides nothing, in this life."""
+        return self._charge.doubt
 
     @property
     def failure(self) -> RaylogError | None:
@@ -142,7 +147,7 @@ class ControllerMachine:
         """What to do after this. ``now_ms``: never goes back."""
         self._now_ms = max(now_ms, self._now_ms)
         self._out = []
-        reserve_problem = self.reserve_problem
+        reserve_problem, doubt = self.reserve_problem, self.doubt
         match event:
             case Started():
                 self._start(event)
@@ -151,10 +156,10 @@ class ControllerMachine:
             case Reported():
                 self._take(event.report)
             case Refused():
-                self._hear_refusal(event)
+                self._charge.hear_refusal(event)
             case Silent():
                 if event.is_refused:
-                    self._refusing.add(event.node)
+                    self._charge.refuses(event.node)
                 if event.node in self.watched.nodes:
                     self._starts.setdefault(event.node, Delay(self._now_ms))
             case Asked():
@@ -168,90 +173,37 @@ class ControllerMachine:
                 self._journal.reserve.made(event.problem, self._now_ms)
             case Tick():
                 pass
-        self._note_reserve(reserve_problem)
+        self._note_news(reserve_problem, doubt)
         self._go_on()
         return self._out
 
     # -- events ------------------------------------------------------------------------------------
 
     def _start(self, event: Started) -> None:
-        assert not self._node, "it started twice"
-        self._node, self.desired = event.node, event.desired
-        self._folder, self._accepts_older = event.folder, event.accepts_older
-        self._outrank(max(self.desired.controller_epoch, event.least_epoch))
-
-    def _outrank(self, epoch: int) -> None:
-        """Somebody had this epoch: have a higher one."""
-        if epoch >= self._epoch:
-            self._epoch = epoch + 1
-
-    def _hear_refusal(self, event: Refused) -> None:
-        """A node has seen a higher epoch than that of some orders.
-
-        Orders of a lower epoch that come late are refused, too. Where the node has the epoch from
-        here that says nothing: a higher one would make the orders of this one late in turn.
-        """
-        epoch = self.desired.controller_epoch
-        is_known = event.controller_epoch <= epoch
-        if self.is_in_charge and event.controller_epoch == epoch:
-            seen = self.watched.nodes.get(event.node)
-            is_known = self._telling.has_told(event.node, None if seen is None else seen.report)
-        if not is_known:
-            self._hear_of_another(f"node {event.node}", event.controller_epoch)
-
-    def _hear_of_another(self, who: str, epoch: int) -> None:
-        """A node has obeyed a Controller that the metadata does not know."""
-        if self._accepts_older:
-            self._outrank(epoch)
-        elif self.doubt is None:
-            found = f"{self._folder} of node {self._node}"
-            known = self.desired.controller_epoch
-            self.doubt = OlderMetadata(found, known, f"epoch {epoch} is known to {who}")
-            self._out.append(Note(name="older-metadata", fields={"why": self.doubt}))
-
-    @property
-    def _is_outranked(self) -> bool:
-        """Whether the epoch that it has is not yet, or not any more, the highest one."""
-        return self._epoch > self.desired.controller_epoch
+        self.desired = event.desired
+        self._charge.start(event)
 
     def _see(self, nodes: Iterable[str]) -> None:
         for key in self.watched.see(nodes, self._now_ms):
             self._orders.pop(key, None)
             self._doubts.pop(key, None)
             self._starts.pop(key, None)
-            self._refusing.discard(key)
+            self._charge.forget(key)
             if key in self.watched.nodes:
                 self._starts[key] = Delay(self._now_ms)
         # Where a node has left, a log dir of it may be taken over by another one.
         self._dirty |= set(self.watched.nodes)
 
     def _take(self, report: Report) -> None:
-        if self._is_of_another(report):
-            paths = ", ".join(entry.path for entry in report.dirs)
-            self._hear_of_another(f"node {report.node} ({paths})", report.controller_epoch)
+        self._charge.hear_report(report)
         sent = self._telling.last_number
-        if not self.watched.take(report, self._epoch, sent, self._now_ms):
+        if not self.watched.take(report, self._charge.epoch, sent, self._now_ms):
             return
         self._telling.ended(report.node, self.watched.past_lives(report.node))
         under_way = self._telling.heard(report, self._now_ms)
         self.watched.under_way(report.node, under_way)
         self._starts.pop(report.node, None)
         self._dirty.add(report.node)
-
-    def _is_of_another(self, report: Report) -> bool:
-        """Whether the node has obeyed a Controller of a higher epoch, or of just the same one.
-
-        There were two of one epoch if the metadata was rolled back between them.
-        """
-        epoch = self.desired.controller_epoch
-        if not self._node:
-            return False
-        if not self.is_in_charge or report.controller_epoch != epoch:
-            return report.controller_epoch > epoch
-        if not self._telling.has_told(report.node, report):
-            return True
-        is_past = report.life in self.watched.past_lives(report.node)
-        return not is_past and not self._telling.may_have_sent(report)
 
     def _appended(self, done: InFlight) -> None:
         for record in done.records:
@@ -261,7 +213,7 @@ class ControllerMachine:
         request, command = done.purpose.request, done.purpose.command
         if command is None:
             self._out.append(Answer(request=request, error=done.purpose.error))
-        elif isinstance(command, AllocateProducerId) and (self._is_outranked or self.doubt):
+        elif isinstance(command, AllocateProducerId) and (self._charge.is_outranked or self.doubt):
             # Its epoch may have been another Controller's: no id of it is handed out.
             self._commands.appendleft(Asked(request=request, command=command))
         else:
@@ -287,7 +239,7 @@ class ControllerMachine:
                     fields = {"log_dir": record.path, "node": record.node, "why": record.why}
                     self._out.append(Note(name=f"log-dir-{record.state}", fields=fields))
             case ControllerRecord():
-                self.is_in_charge = True
+                self._charge.take(record.epoch)
                 self._telling.new_epoch()
                 self._orders.clear()
                 self._doubts.clear()
@@ -315,7 +267,10 @@ class ControllerMachine:
             error = failed.purpose.error or event.error
             self._out.append(Answer(request=failed.purpose.request, error=error))
 
-    def _note_reserve(self, before: RaylogError | None) -> None:
+    def _note_news(self, before: RaylogError | None, doubt: OlderMetadata | None) -> None:
+        """``before``, ``doubt``: the problem of the reserve and the doubt before this event."""
+        if self.doubt is not doubt:
+            self._out.append(Note(name="older-metadata", fields={"why": self.doubt}))
         now = self.reserve_problem
         if now is None and before is not None:
             self._out.append(Note(name="metadata-reserve-made"))
@@ -325,18 +280,19 @@ class ControllerMachine:
     # -- going on ----------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        if not self._node:
+        if not self._charge.node:
             return
         self._start_managers()
         if self.doubt is not None:
             self._refuse_if_failed()
             return  # the nodes serve on as they did
         self._refuse_if_stuck()
-        if self._is_outranked:
+        if self._charge.is_outranked:
             self._refuse_if_failed()
-            is_informed = self.is_in_charge or self._has_heard_all()
+            is_informed = self.is_in_charge or self._charge.has_heard_all(self._now_ms)
             if is_informed and self._journal.is_ready(self._now_ms):
-                self._append([ControllerRecord(epoch=self._epoch, node=self._node)])
+                record = ControllerRecord(epoch=self._charge.epoch, node=self._charge.node)
+                self._append([record])
             return  # nobody obeys the epoch that it has
         if self._journal.reserve.is_due(self._now_ms):
             self._journal.reserve.begin()
@@ -351,17 +307,6 @@ class ControllerMachine:
             self._next_command()
             self._follow_plan()
         self._tell_nodes()
-
-    def _has_heard_all(self) -> bool:
-        """Whether every node has said which epoch it has seen, or cannot say it.
-
-        That is one that cannot use its log dirs, or is silent for a while.
-        """
-        nodes = self.watched.nodes
-        return bool(nodes) and all(
-            seen.report is not None or key in self._refusing or seen.is_suspect(self._now_ms)
-            for key, seen in nodes.items()
-        )
 
     def _start_managers(self) -> None:
         for key, delay in self._starts.items():
