@@ -52,7 +52,7 @@ from raylog.actors.node.instructions import (
 )
 from raylog.actors.node.machine import NodeMachine
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import OutOfResources, RaylogError, StorageError
 from raylog.storage.names import TopicPartition
 
 CONFIG = LogConfig()
@@ -62,6 +62,8 @@ PARTITION, OTHER_PARTITION = TopicPartition("orders", 0), TopicPartition("orders
 ORDERS = LogId(partition=PARTITION, topic_id="old")
 NEW_ORDERS = LogId(partition=PARTITION, topic_id="new")
 OTHERS = LogId(partition=OTHER_PARTITION, topic_id="old")
+HANGS = OutOfResources("a log", "it does not answer")
+BROKEN = StorageError("/disk/A/orders-0", "input/output error")
 
 
 # -- short forms of what is told -------------------------------------------------------------------

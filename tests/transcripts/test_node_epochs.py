@@ -11,9 +11,11 @@ import pytest
 from raylog.actors.control import VERSION, Order, SetAside
 from raylog.actors.node.dir_epochs import PATIENCE_MS
 from raylog.actors.node.events import DirFailed, DirsRead, Folder, Ordered, Served
-from raylog.storage.errors import DiskFull, OutOfResources, StorageError
+from raylog.storage.errors import DiskFull, StorageError
 from raylog.storage.names import TopicPartition
 from tests.transcripts.nodes import (
+    BROKEN,
+    HANGS,
     ORDERS,
     OTHER_PARTITION,
     OTHERS,
@@ -29,8 +31,6 @@ from tests.transcripts.nodes import (
     unnamed,
 )
 
-HANGS = OutOfResources("a log", "it does not answer")
-BROKEN = StorageError("/disk/A/orders-0", "input/output error")
 THIRD = TopicPartition("orders", 2)
 
 # -- numbers 2 and 18: whose orders are obeyed -----------------------------------------------------

@@ -17,10 +17,10 @@ from raylog.storage.errors import (
     DiskFull,
     LogLocked,
     LogMissing,
-    OutOfResources,
 )
 from tests.transcripts.nodes import (
     COMPACTED,
+    HANGS,
     NEW_ORDERS,
     ORDERS,
     OTHERS,
@@ -35,8 +35,6 @@ from tests.transcripts.nodes import (
     served,
     serving,
 )
-
-HANGS = OutOfResources("a log", "it does not answer")
 
 
 def aside(directory_id: str = "A", topic_id: str | None = "old") -> SetAside:

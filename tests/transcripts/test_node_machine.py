@@ -27,12 +27,13 @@ from raylog.actors.node.events import (
 from raylog.storage.errors import (
     DiskFull,
     LogMissing,
-    OutOfResources,
     StorageError,
     TemporaryFileLost,
 )
 from tests.transcripts.nodes import (
+    BROKEN,
     COMPACTED,
+    HANGS,
     NEW_ORDERS,
     ORDERS,
     OTHERS,
@@ -48,9 +49,6 @@ from tests.transcripts.nodes import (
     serving,
     unnamed,
 )
-
-HANGS = OutOfResources("a log", "it does not answer")
-BROKEN = StorageError("/disk/A/orders-0", "input/output error")
 
 
 def aside(directory_id: str = "A", topic_id: str | None = "old") -> SetAside:

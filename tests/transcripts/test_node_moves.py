@@ -8,9 +8,9 @@ from raylog.actors.node.events import (
 from raylog.storage.errors import (
     DiskFull,
     LogMissing,
-    OutOfResources,
 )
 from tests.transcripts.nodes import (
+    HANGS,
     NEW_ORDERS,
     ORDERS,
     PARTITION,
@@ -22,8 +22,6 @@ from tests.transcripts.nodes import (
     serve,
     serving,
 )
-
-HANGS = OutOfResources("a log", "it does not answer")
 
 
 def copied() -> Node:
