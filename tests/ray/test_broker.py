@@ -13,9 +13,11 @@ from raylog.actors.errors import (
     BrokerNotFound,
     BrokerRunning,
     InvalidRequest,
+    NotLeader,
     TopicExists,
     UnknownTopicOrPartition,
 )
+from raylog.actors.messages import PartitionOffsets
 from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import log_actor_name
 from raylog.cluster.broker import Broker
@@ -171,8 +173,16 @@ def test_a_handle_that_is_asked_for_again_is_the_actors_of_now(broker: Broker, t
     ray.get(before.append.remote(bytes(batch(b"one"))))
     name = log_actor_name(TopicPartition(topic, 0))
     ray.kill(before, no_restart=True)
-    wait_for(lambda: find(name, broker.namespace) not in (None, before), 60, "it is opened anew")
-    assert ray.get(broker.partition(topic, 0).offsets.remote(), timeout=60).log_end_offset == 1
+    wait_for(lambda: find(name, broker.namespace) not in (None, before), 60, "there is another")
+
+    def log_end_offset() -> int | None:
+        try:
+            offsets: PartitionOffsets = ray.get(broker.partition(topic, 0).offsets.remote())
+        except NotLeader:
+            return None
+        return offsets.log_end_offset
+
+    wait_for(lambda: log_end_offset() == 1, 60, "the other has opened the log")
     [status] = [one for one in broker.status() if one.partition == f"{topic}-0"]
     assert status.offsets.log_end_offset == 1
 

@@ -3,6 +3,7 @@ followed by others."""
 
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import pyarrow as pa
 
@@ -53,7 +54,7 @@ class Reader:
             lambda: worker.broker.consumer(*names, from_="latest", auto_offset_reset="none")
         )
         for key in self._partitions:
-            end = self._consumer.position(*key)
+            end = worker.patiently(partial(self._consumer.position, *key))
             if worker.rng.random() < 0.7:
                 self._consumer.seek(*key, max(end - worker.rng.randrange(BEHIND), 0))
 
