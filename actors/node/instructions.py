@@ -201,10 +201,15 @@ class Configure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndLog:
-    """Close the log in order, and end its actor. After an error the actor may live."""
+    """Close the log in order, and end its actor. After an error the actor may live.
+
+    ``is_for_copy``: the rest of it is copied next, and the copy counts as clean. So it is an error
+    where no actor is there, since that one has closed nothing.
+    """
 
     token: int
     log: LogId
+    is_for_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -269,19 +269,23 @@ class LogEvents:
         if error is None:
             self._book.drop_folder(log, work.directory_id)
             return
-        if isinstance(error, LogLocked) and not self._has_actor(log.id.partition):
-            self._book.kill(log.id.partition)  # it was silent when the LogManager began
+        self._end_stranger(log.id.partition, error)
         log.problem = error
         if log.state == "found":
             log.state, log.home = "failed", work.directory_id
 
-    def _has_actor(self, partition: TopicPartition) -> bool:
-        return any(log.has_actor for log in self._book.of(partition))
+    def _end_stranger(self, partition: TopicPartition, error: RaylogError) -> None:
+        """End the actor that has locked a folder, and that was silent when the LogManager began."""
+        has_actor = any(log.has_actor for log in self._book.of(partition))
+        if isinstance(error, LogLocked) and not has_actor:
+            self._book.kill(partition)
 
     def _put_aside(self, log: NodeLog, work: PutAside, error: RaylogError | None) -> None:
         log.asides.discard(work.directory_id)
         if error is None:
             self._book.drop_folder(log, work.directory_id)
+            return
+        self._end_stranger(work.partition, error)
 
     def _unnamed_put_aside(self, work: PutAside, error: RaylogError | None) -> None:
         key = (work.partition, work.directory_id)
@@ -290,9 +294,11 @@ class LogEvents:
         if unnamed is None:
             return  # the dir was read anew since
         unnamed.is_to_be_aside = unnamed.is_doing = False
-        if error is None:
-            del self._book.unnamed[key]
-            del self._places[work.directory_id].names[work.partition]
+        if error is not None:
+            self._end_stranger(work.partition, error)
+            return
+        del self._book.unnamed[key]
+        del self._places[work.directory_id].names[work.partition]
 
     def _moved_on(
         self, log: NodeLog, work: EndLog | Copy | Adopt, error: RaylogError | None

@@ -128,7 +128,8 @@ class LogSteps:
             case "keep":
                 return self._keep(log)
             case "end":
-                return EndLog(token=self._token(), log=log.id)
+                is_for_copy = log.state == "copied"
+                return EndLog(token=self._token(), log=log.id, is_for_copy=is_for_copy)
             case "finish":
                 return self._copy(log, is_last=True)
             case "adopt":

@@ -21,6 +21,7 @@ moving                moved, and no order is under way             record: onlin
 moving                a problem, or the target is not usable       record: online where it was
 removing              its folder                                   Remove
 removing              nothing, and no order is under way           record: it is removed
+removing, no dir      its node left, and its dirs are others' now  record: it is removed
 no such log           it serves it                                 End
 no such log           its folder, and nobody serves it             SetAside
 ====================  ===========================================  ===========================
@@ -121,6 +122,7 @@ def plan(
         doubts[key] = frozenset(of_node.doubts)
         records += of_node.records
     records += _other_homes(desired, observed, now_ms)
+    records += _gone_with_their_node(desired, observed)
     return Plan(orders=orders, doubts=doubts, records=_each_once(records))
 
 
@@ -166,6 +168,83 @@ def not_made(report: Report) -> set[LogId]:
         if entry.log is not None and entry.state == "failed" and not entry.directory_id:
             failed.add(entry.log)
     return failed
+
+
+def _gone_with_their_node(desired: Desired, observed: Mapping[str, Observed]) -> Iterator[Record]:
+    """Logs to be removed whose node no plan is made for, because it has no log dir any more."""
+    for node in sorted(desired.nodes_to_make_logs()):
+        if not _has_no_dirs(node, desired, observed):
+            continue
+        for log in desired.logs_without_dir(node):
+            record = desired.partitions[log]
+            if record.state == "removing" and _is_gone(record, desired, observed):
+                yield PartitionRemovedRecord(log=log)
+
+
+def _is_gone(record: PartitionRecord, desired: Desired, observed: Mapping[str, Observed]) -> bool:
+    """Whether no node has anything of a log, and none is about to."""
+    if _is_reported(record.log, desired, observed):
+        return False
+    own = desired.node_of(record.log)
+    return all(
+        node is not None and _has_nothing(node, record, desired, observed)
+        for node in {own, *record.left}
+    )
+
+
+def _has_nothing(
+    node: str, record: PartitionRecord, desired: Desired, observed: Mapping[str, Observed]
+) -> bool:
+    if _has_no_dirs(node, desired, observed):
+        return True
+    seen = observed.get(node)
+    if seen is None or seen.report is None or not seen.obeys(desired.controller_epoch):
+        return False
+    if record.log in seen.under_way:
+        return False
+    online = {entry.directory_id for entry in seen.report.dirs if entry.state == "online"}
+    if record.directory is not None and node == desired.node_of(record.log):
+        dirs = {record.directory, record.target or record.directory}
+    else:
+        dirs = {entry.directory_id or entry.path for entry in seen.report.dirs}
+    if not dirs <= online:
+        return False
+    return all(entry.log != record.log for entry in seen.report.logs)
+
+
+def _has_no_dirs(node: str, desired: Desired, observed: Mapping[str, Observed]) -> bool:
+    """Whether all log dirs that a node had are other nodes' now, and it has none instead.
+
+    A machine that Ray calls by another id since its start leaves its old key behind like that.
+    """
+    seen = observed.get(node)
+    return (seen is None or seen.report is None) and not desired.dirs_of(node)
+
+
+def _is_reported(log: LogId, desired: Desired, observed: Mapping[str, Observed]) -> bool:
+    """Whether something of a log lies in a log dir of any node.
+
+    What a move has left may lie on a disk that another node has since. A copy of a disk does not
+    count.
+    """
+    for node, seen in observed.items():
+        for entry in seen.logs.get(log, ()):
+            if entry.directory_id and not _is_copied(entry.directory_id, node, desired, observed):
+                return True
+    return False
+
+
+def _is_copied(
+    directory_id: str, node: str, desired: Desired, observed: Mapping[str, Observed]
+) -> bool:
+    """Whether a log dir that a node reports is recorded as another's, which has it."""
+    record = desired.dirs.get(directory_id)
+    if record is None or record.node == node:
+        return False
+    owner = observed.get(record.node)
+    if owner is None or owner.report is None:
+        return False
+    return any(entry.directory_id == directory_id for entry in owner.report.dirs)
 
 
 class _NodePlan:
@@ -300,7 +379,7 @@ class _NodePlan:
                 self._plan_serving(record)
             case "moving":
                 self._plan_move(record)
-            case "removing" if self._is_gone(record):
+            case "removing" if _is_gone(record, self._desired, self._observed):
                 self.records.append(PartitionRemovedRecord(log=record.log))
 
     def _plan_folder(self, record: PartitionRecord) -> None:
@@ -400,7 +479,7 @@ class _NodePlan:
 
     def _plan_left(self, record: PartitionRecord) -> None:
         """A log that this node was to make earlier."""
-        if record.state == "removing" and self._is_gone(record):
+        if record.state == "removing" and _is_gone(record, self._desired, self._observed):
             self.records.append(PartitionRemovedRecord(log=record.log))
 
     def _plan_folders_of(self, record: PartitionRecord) -> None:
@@ -409,28 +488,6 @@ class _NodePlan:
         is_left = self._node in record.left and is_elsewhere
         if record.state == "removing" or is_left:
             self.orders.append(Remove(log=record.log))
-
-    def _is_gone(self, record: PartitionRecord) -> bool:
-        """Whether no node has anything of a log, and none is about to."""
-        own = self._desired.node_of(record.log)
-        return all(
-            node is not None and self._has_nothing(node, record) for node in {own, *record.left}
-        )
-
-    def _has_nothing(self, node: str, record: PartitionRecord) -> bool:
-        seen = self._observed.get(node)
-        if seen is None or seen.report is None or not seen.obeys(self._desired.controller_epoch):
-            return False
-        if record.log in seen.under_way:
-            return False
-        online = {entry.directory_id for entry in seen.report.dirs if entry.state == "online"}
-        if record.directory is not None and node == self._desired.node_of(record.log):
-            dirs = {record.directory, record.target or record.directory}
-        else:
-            dirs = {entry.directory_id or entry.path for entry in seen.report.dirs}
-        if not dirs <= online:
-            return False
-        return all(entry.log != record.log for entry in seen.report.logs)
 
     def _config_of(self, log: LogId) -> LogConfig | None:
         return self._configs.of(self._desired.topics[log.topic_id])

@@ -92,10 +92,11 @@ class SimController:
         if not self.is_alive:
             return
         up = [node for node in self.world.nodes if node.is_up]
-        self.tell(NodesSeen(nodes={node.key: f"ray-{node.key}" for node in up}))
-        for node in up:
-            if node.manager is None:
-                self.tell(Silent(node=node.key))
+        ghosts = sorted(self.world.ghosts)
+        keys = [node.key for node in up] + ghosts
+        self.tell(NodesSeen(nodes={key: f"ray-{key}" for key in keys}))
+        for key in [node.key for node in up if node.manager is None] + ghosts:
+            self.tell(Silent(node=key))
         self.tell(Tick())
         self.world.clockwork.after(TICK_MS, self._tick)
 

@@ -160,6 +160,25 @@ class SimDisks(MemoryFileSystem):
         """From now on what is wrong with these dirs counts."""
         self._dirs = {dir.path: dir for dir in dirs}
 
+    def take_over(self, other: "SimDisks", source: str, path: str) -> None:
+        """What lies at ``source`` of another machine, or of this one, lies at ``path`` now."""
+        with self.peeking(), other.peeking():
+            self._take_tree(other, source, path)
+            other.remove_dir(source)
+            for disks, moved in ((self, path), (other, source)):
+                disks.sync_dir(moved.rpartition("/")[0])
+
+    def _take_tree(self, other: "SimDisks", source: str, path: str) -> None:
+        self.make_dir(path)
+        for name in other.list_dir(source):
+            old, new = f"{source}/{name}", f"{path}/{name}"
+            if other.is_dir(old):
+                self._take_tree(other, old, new)
+            else:
+                self.write_file(new, other.read_file(old))
+                self.set_mtime_ms(new, other.mtime_ms(old))
+        self.sync_dir(path)
+
     def lose_power(self, random: Random) -> "SimDisks":
         """The disks as the next start of the machine finds them."""
         survives: Survives = random.choice(("flushed", "torn", "all"))

@@ -4,10 +4,12 @@ Otherwise rare pairs of faults would never meet (swarm testing, Groce and others
 """
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
 from raylog.actors.control import LogId
+from raylog.cluster.controller.commands import DeleteTopic
 from raylog.storage.state.properties import META_PROPERTIES, PARTITION_METADATA
 from tests.simulation.disks import COPY, LOG, SimDir, SimFolder
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 # How long something is paused, cut, failed or away.
 SHORT_MS, LONG_MS = 2_000, 60_000
 CUT_MS = 90_000
+# Until a LogManager that was killed is back, at most; until Ray notices that a node is gone.
+RESTART_MS, NOTICED_MS = 6_000, 40_000
 # Long enough to be noticed; the other nodes are well meanwhile, and have been for a while.
 SHORT_OF_ROOM_MS = 2_000, 8_000
 # So many kinds of faults meet in a seed. Where they are few, what takes long has the time for it.
@@ -40,9 +44,12 @@ class Nemesis:
             self.pause_actor,
             self.kill_pair,
             self.lose_node,
+            self.lose_key,
+            self.move_disk,
             self.cut_node,
             self.alter_behind_cut,
             self.kill_behind_reports,
+            self.delete_behind_silence,
             self.fail_disk,
             self.fill_disk,
             self.fill_before_creation,
@@ -62,7 +69,7 @@ class Nemesis:
         self._gap_ms = self._chance.choice((1_500, 4_000, 12_000))
         self.is_over = False
         self._is_to_fill_at_creation = False
-        # What is damaged now and will be as it was, by node and path.
+        # What is damaged now and will be as it was, by log dir and path in it.
         self.to_be_written_back: dict[tuple[str, str], Callable[[], None]] = {}
 
     def begin(self) -> None:
@@ -130,6 +137,35 @@ class Nemesis:
             self._world.node_goes(node)
             self._for_a_while(lambda: self._world.node_comes(node))
 
+    def lose_key(self) -> None:
+        """A machine restarts, and Ray calls it by another id: it has no label.
+
+        Ray may take its time to notice that the one of before is gone.
+        """
+        node = self._chance.choice(self._world.nodes[1:])
+        if not node.is_up:
+            return
+        self._world.node_goes(node)
+        ghost = self._world.give_another_key(node)
+        if self._chance.random() < 0.5:
+            self._world.ghosts.add(ghost)
+            noticed_ms = self._chance.randint(1, NOTICED_MS)
+            self._world.clockwork.after(noticed_ms, lambda: self._world.ghosts.discard(ghost))
+        self._for_a_while(lambda: self._world.node_comes(node))
+
+    def move_disk(self) -> None:
+        """Machines are off, and a disk is mounted at another path, or in another machine."""
+        giver = self._chance.choice(self._world.nodes[1:])
+        taker = self._chance.choice(self._world.nodes[1:]) if len(giver.dirs) > 1 else giver
+        if not (giver.is_up and taker.is_up):
+            return
+        nodes = [giver] if taker is giver else [giver, taker]
+        for node in nodes:
+            self._world.node_goes(node)
+        self._world.move_disk(self._chance.choice(giver.dirs), giver, taker)
+        for node in nodes:
+            self._for_a_while(partial(self._world.node_comes, node))
+
     def cut_node(self) -> None:
         """Nothing arrives, one way or both; the processes live on."""
         key = self._chance.choice(self._world.nodes).key
@@ -159,6 +195,18 @@ class Nemesis:
             self._world.manager_dies(node)
 
         self._world.clockwork.after(self._chance.randint(500, 8_000), kill)
+
+    def delete_behind_silence(self) -> None:
+        """A LogActor hangs, so the next LogManager does not find it, and its topic is deleted."""
+        actors = [actor for actor in self._world.ray.named.values() if actor.lock is not None]
+        if not actors:
+            return
+        actor = self._chance.choice(actors)
+        actor.is_paused = True
+        silent_ms = self._chance.randint(RESTART_MS, LONG_MS)
+        self._world.clockwork.after(silent_ms, lambda: setattr(actor, "is_paused", False))
+        self._world.manager_dies(self._world.node(actor.node))
+        self._world.users.ask(DeleteTopic(name=actor.log.partition.topic))
 
     # -- disks -------------------------------------------------------------------------------------
 
@@ -234,7 +282,7 @@ class Nemesis:
     def damage_identity(self) -> None:
         """A ``partition.metadata`` cannot be read; maybe somebody writes it back later."""
         folders = [
-            (node, folder)
+            (node, dir, folder)
             for node in self._world.nodes
             for dir in node.dirs
             for folder in node.disks.folders(dir)
@@ -244,18 +292,18 @@ class Nemesis:
         if not is_to_be_written_back:
             # What nobody serves and nobody mends is never served again.
             folders = [
-                (node, folder)
-                for node, folder in folders
+                (node, dir, folder)
+                for node, dir, folder in folders
                 if self._world.ray.owner(folder.path) is not None
             ]
         if not folders:
             return
-        node, folder = self._chance.choice(folders)
+        node, dir, folder = self._chance.choice(folders)
         if folder.topic_id is not None:
             log = LogId(partition=folder.partition, topic_id=folder.topic_id)
             self._world.truth.unnamed.add(log)
-        path = f"{folder.path}/{PARTITION_METADATA}"
-        self._damage(node, path, is_to_be_written_back=is_to_be_written_back)
+        name = f"{folder.path.removeprefix(dir.path)}/{PARTITION_METADATA}"
+        self._damage(dir, name, is_to_be_written_back=is_to_be_written_back)
         self._chance.choice((self._look, self._kill_owner, self._nothing))(node, folder)
 
     def _look(self, node: "SimNode", folder: SimFolder) -> None:
@@ -272,24 +320,27 @@ class Nemesis:
 
     def damage_meta(self) -> None:
         """A ``meta.properties`` cannot be read, and is written back later."""
-        node, dir = self._some_dir()
+        _, dir = self._some_dir()
         dir.failed_ms = self._world.clockwork.now_ms
-        self._damage(node, f"{dir.path}/{META_PROPERTIES}", is_to_be_written_back=True)
+        self._damage(dir, f"/{META_PROPERTIES}", is_to_be_written_back=True)
 
-    def _damage(self, node: "SimNode", path: str, *, is_to_be_written_back: bool) -> None:
-        content = node.disks.content(path)
+    def _damage(self, dir: SimDir, name: str, *, is_to_be_written_back: bool) -> None:
+        """``name``: of a file in a log dir, which may be moved meanwhile."""
+        disks = self._world.node_with(dir).disks
+        content = disks.content(dir.path + name)
         if content in (None, DAMAGED):
             return
-        node.disks.tamper(path, DAMAGED)
+        disks.tamper(dir.path + name, DAMAGED)
 
         def write_back() -> None:
-            self.to_be_written_back.pop((node.key, path), None)
-            if node.disks.content(path) == DAMAGED:
+            self.to_be_written_back.pop((dir.directory_id, name), None)
+            disks = self._world.node_with(dir).disks
+            if disks.content(dir.path + name) == DAMAGED:
                 self._world.truth.situations["written back"] += 1
-                node.disks.tamper(path, content)
+                disks.tamper(dir.path + name, content)
 
         if is_to_be_written_back:
-            self.to_be_written_back[node.key, path] = write_back
+            self.to_be_written_back[dir.directory_id, name] = write_back
             self._for_a_while(write_back)
 
     def write_back_all(self) -> None:

@@ -13,6 +13,9 @@ from raylog.cluster.controller.records import DirRecord, PartitionRecord, Record
 from tests.simulation.actors import SimRay
 from tests.simulation.disks import STRAY, SimDir, SimFolder
 
+# Where a log lies of which no record says it.
+ANYWHERE = ""
+
 
 class Broken(AssertionError):
     """A promise was broken."""
@@ -35,7 +38,8 @@ class Truth:
         self._configs: dict[tuple[str, int], Mapping[str, Any]] = {}
         self.offline_since_ms: dict[str, int] = {}
         self._failed_ms: dict[str, int] = {}  # when the disks failed of dirs that are offline
-        # folders that were committed to be removed, which a restore of metadata does not take back
+        # folders that were committed to be removed, which a restore of metadata does not take back;
+        # ANYWHERE for a log of which no record said where it lies
         self._given_up: set[tuple[LogId, str]] = set()
         # logs that were committed to be removed, whose folders must not become strays; after a
         # restore of metadata a log may have a second folder, of which nobody knows
@@ -92,6 +96,8 @@ class Truth:
         before = self.desired.partitions.get(record.log)
         if before is not None and before.directory is not None:
             self._given_up.add((record.log, before.directory))
+        if record.state == "removing" and record.directory is None:
+            self._given_up.add((record.log, ANYWHERE))
         if before is not None and before.target not in (None, record.directory, record.target):
             self._moves_given_up.add((record.log, before.target))
         is_wanted = record.directory is not None and record.state != "removing"
@@ -119,7 +125,8 @@ class Truth:
         record = self.desired.partitions.get(log)
         if record is None or record.state == "removing" or folder.lives == 0:
             return
-        is_given_up = (log, dir.directory_id) in self._given_up
+        places = {(log, dir.directory_id), (log, ANYWHERE)}
+        is_given_up = not places.isdisjoint(self._given_up)
         expect(
             record.directory != dir.directory_id or is_given_up,
             f"{kind}: the wanted folder of {log} in {dir.directory_id} ({record.state})",

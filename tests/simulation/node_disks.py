@@ -68,6 +68,11 @@ class NodeDisks:
     def _random(self) -> Random:
         return self._world.clockwork.chance
 
+    @property
+    def are_off(self) -> bool:
+        """Whether the machine has lost its power since."""
+        return self._node.disks is not self._disks
+
     def dirs(self) -> list[SimDir]:
         """The dirs in use."""
         ids = set(self.work.online())

@@ -166,6 +166,9 @@ class Manager:
             self.world.clockwork.after(BEGIN_MS, self._start)
             return
         self._disks.check_epochs()
+        if self.node.is_fresh:  # nobody has written anything since the machine was started
+            for dir in self._disks.dirs():
+                dir.read_ms = self.world.clockwork.now_ms
         for served in first.served:
             self.world.ray.named[served.log.partition].is_adopted = True
             self._disks.work.began_opening(served.log, served.directory_id)
@@ -351,7 +354,7 @@ class Manager:
         """A process that is about to end may still do some of it, while it has the locks of its
         dirs; but it starts no actor, and ends none."""
         is_of_actor = isinstance(instruction, do.StartLog | do.Configure | do.EndLog | do.KillActor)
-        if is_of_actor or not self._disks.dirs():
+        if is_of_actor or self._disks.are_off or not self._disks.dirs():
             return
         if self.world.clockwork.chance.random() < 0.5:
             self._disks.stop_within(instruction)  # type: ignore[arg-type]
@@ -362,8 +365,8 @@ class Manager:
                 return self._start_or_end(instruction)
             case do.Configure():
                 return self._configure(instruction)
-            case do.EndLog(log=log):
-                self._end_log(log)
+            case do.EndLog():
+                self._end_log(instruction)
             case do.KillActor(partition=partition):
                 return self._kill(partition)
             case _:
@@ -439,9 +442,12 @@ class Manager:
             return 0
         return self.world.ray.kill(actor)
 
-    def _end_log(self, log: LogId) -> None:
+    def _end_log(self, instruction: do.EndLog) -> None:
+        log = instruction.log
         actor = self.world.ray.named.get(log.partition)
         if actor is None or actor.log != log or actor.node != self.node.key:
+            if instruction.is_for_copy:
+                raise NotLeader(str(log), "its actor is gone")
             return
         if actor.is_paused or not actor.is_alive:
             raise RequestTimedOut(str(log), PATIENCE_MS / 1000)

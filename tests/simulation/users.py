@@ -104,7 +104,9 @@ class Users:
         if not logs:
             return None
         log = self._chance.choice(logs)
-        dirs = self._world.node(desired.node_of(log) or "").dirs
+        here = desired.partitions[log].directory
+        nodes = self._world.nodes
+        dirs = next(n.dirs for n in nodes if here in [dir.directory_id for dir in n.dirs])
         target = self._chance.choice(dirs).directory_id
         return MovePartition(
             name=log.partition.topic, number=log.partition.partition, log_dir=target

@@ -74,6 +74,8 @@ class World:
         self.cuts: set[tuple[str, str]] = set()  # (node, "up" or "down")
         self._rooms = chance.choice(ROOMS)
         self.slow: set[str] = set()  # nodes whose reports take long
+        self.ghosts: set[str] = set()  # keys of nodes that Ray shows, though they have another now
+        self._keys_given = self._disks_moved = 0
         self.nodes = [self._make_node(number) for number in range(chance.randint(3, 5))]
         self.controller: SimController | None = None
         self._lives = 0
@@ -140,6 +142,7 @@ class World:
         self._loss = self._lateness = 0.0
         self.cuts.clear()
         self.slow.clear()
+        self.ghosts.clear()
         self.metadata.fails_next, self.metadata.is_full = "", False
         for node in self.nodes:
             self.node_comes(node)
@@ -262,8 +265,8 @@ class World:
 
     def start_manager(self, key: str) -> None:
         """Ray starts a node's LogManager, or finds it running."""
-        node = self.node(key)
-        if not node.is_up:
+        node = self.node_of_key(key)
+        if node is None or not node.is_up:
             return
         if node.manager is not None:
             node.manager.tell(ReportWanted())
@@ -325,6 +328,27 @@ class World:
             for dir in node.dirs:
                 dir.read_ms = self.clockwork.now_ms
 
+    def give_another_key(self, node: SimNode) -> str:
+        """A node that is off will have another key when it is back; returns the one of before."""
+        before = node.key
+        self._keys_given += 1
+        node.key = f"{before.partition('.')[0]}.{self._keys_given}"
+        self.truth.reports.pop(before, None)
+        return before
+
+    def move_disk(self, dir: SimDir, giver: SimNode, taker: SimNode) -> None:
+        """Mount a disk at another path, of another node or of its own; both are off."""
+        what = "a disk gets another path" if taker is giver else "a disk gets another node"
+        self.truth.situations[what] += 1
+        self._disks_moved += 1
+        path = f"/{taker.key.partition('.')[0]}/m{self._disks_moved}"
+        taker.disks.take_over(giver.disks, dir.path, path)
+        giver.dirs.remove(dir)
+        taker.dirs.append(dir)
+        dir.path = path
+        giver.disks.mount(giver.dirs)
+        taker.disks.mount(taker.dirs)
+
     @property
     def are_nodes_small(self) -> bool:
         """Whether no node can hold many LogActors."""
@@ -354,6 +378,13 @@ class World:
     def node(self, key: str) -> SimNode:
         return next(node for node in self.nodes if node.key == key)
 
+    def node_of_key(self, key: str) -> SimNode | None:
+        """None where the node has another key now."""
+        return next((node for node in self.nodes if node.key == key), None)
+
+    def node_with(self, dir: SimDir) -> SimNode:
+        return next(node for node in self.nodes if dir in node.dirs)
+
     # -- links -------------------------------------------------------------------------------------
 
     def send_report(self, manager: Manager, report: Report) -> None:
@@ -376,9 +407,9 @@ class World:
                 self.truth.told(order)
 
         def arrive() -> None:
-            manager = self.node(key).manager
-            if manager is not None:
-                manager.hear_orders(orders)
+            node = self.node_of_key(key)
+            if node is not None and node.manager is not None:
+                node.manager.hear_orders(orders)
 
         self._carry(key, "down", arrive)
 

@@ -148,6 +148,21 @@ def test_a_creation_in_vain_takes_with_it_what_was_added_meanwhile() -> None:
     assert is_as_desired(play.desired, play.nodes.values())
 
 
+def test_what_a_machine_was_to_make_that_has_another_key_since_is_removed() -> None:
+    play = begun(node_a(), node_b())
+    play.silent.add("b")
+    play.asks(create(partitions=2))
+    play.until(lambda: "creating at b" in play.states().values())
+    play.away.add("b")
+    play.asks(DeleteTopic(name="t"))
+    play.settle()
+    assert play.states() == {"t-1": "removing at b"}
+    new = play.nodes["c"] = PerfectNode("c", "b1", "b2")
+    new.epoch = play.desired.controller_epoch
+    play.settle()
+    assert play.states() == {}
+
+
 def test_a_disk_that_is_full_when_the_folder_is_made_leaves_it_to_another_node() -> None:
     play = begun(node_a(), node_b())
     play.asks(create())

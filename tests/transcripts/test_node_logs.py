@@ -78,6 +78,21 @@ def test_an_actor_that_was_silent_at_the_start_does_not_hold_up_the_removal() ->
     assert node.logs == []
 
 
+@pytest.mark.parametrize("topic_id", ["old", None])
+def test_an_actor_that_was_silent_at_the_start_does_not_keep_a_folder_from_being_set_aside(
+    topic_id: str | None,
+) -> None:
+    """Nobody has adopted it, so nobody can be told to end what no record knows."""
+    node = Node("A", folders=[Folder(partition=PARTITION, topic_id=topic_id, directory_id="A")])
+    name = f"put orders-0 of {topic_id} in A aside"
+    assert node.obeys(aside(topic_id=topic_id)) == [name]
+    assert node.failed(name, LogLocked("/disk/A/orders-0")) == ["kill orders-0"]
+    assert node.done("kill orders-0") == []
+    assert node.orders(aside(topic_id=topic_id)) == [name]
+    assert node.done(name) == []
+    assert node.logs == []
+
+
 def test_a_log_whose_removal_failed_is_served_where_that_is_wanted_again() -> None:
     """By metadata of before the removal."""
     node = Node("A", folders=[folder(ORDERS, "A")])

@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
+import pytest
+
 from raylog.actors.control import LogId
 from raylog.actors.errors import NotLeader, WorkFailed
 from raylog.actors.node.actor_hands import STARTS_AT_ONCE, ActorHands
@@ -114,6 +116,18 @@ def test_what_is_gone_is_ended_already() -> None:
     node.hands.carry_out(KillActor(token=2, partition=PARTITION))
     finished = sorted((node.finished() for _ in range(2)), key=lambda event: event.token)
     assert finished == [Finished(token=1), Finished(token=2)]
+
+
+@pytest.mark.parametrize("other", [None, OTHERS])
+def test_the_end_of_a_move_is_an_error_where_no_actor_has_closed_the_log(
+    other: LogId | None,
+) -> None:
+    """It died, and the copy would be opened as clean: what it has half written would stay."""
+    node = Hands()
+    if other is not None:
+        node.actors.living[PARTITION] = FakeLog(said=says(other))
+    node.hands.carry_out(EndLog(token=1, log=ORDERS, is_for_copy=True))
+    assert isinstance(node.finished().error, NotLeader)
 
 
 def test_another_logs_actor_is_not_closed() -> None:

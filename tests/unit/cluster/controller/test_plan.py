@@ -278,6 +278,42 @@ def test_a_partition_that_two_nodes_were_to_make_is_removed_when_both_have_nothi
     assert planned(desired, lying, report("b")).records == ()
 
 
+@pytest.mark.parametrize(("node", "left"), [("b", ("a",)), ("a", ()), ("a", ("b",))])
+def test_a_node_that_is_gone_and_whose_dirs_are_another_nodes_holds_no_removal_up(
+    node: str, left: tuple[str, ...]
+) -> None:
+    """A machine without a label has another key when it comes back: here a has become c."""
+    removing = replace(CREATING, state="removing", node=node, left=left)
+    desired = desired_of(removing)
+    new = report("c", dirs=ONLINE_DIRS)
+    assert PartitionRemovedRecord(log=LOG) not in planned(desired, report("b"), new).records
+    for record in DIRS[:2]:
+        desired.apply(replace(record, node="c"))
+    desired.apply(NodeRecord(key="c", kafka_id=5, port=0))
+    assert planned(desired, report("b"), new).records == (PartitionRemovedRecord(log=LOG),)
+    lying = replace(new, logs=(entry(LOG, "a1", "found"),))
+    made = planned(desired, report("b"), lying)
+    assert (made.orders["c"], made.records) == ((Remove(log=LOG),), ())
+
+
+@pytest.mark.parametrize("owner", ["away", "has not reported", "has the dir no more", "has it"])
+def test_what_a_move_left_on_a_disk_that_another_node_has_now_is_removed_too(owner: str) -> None:
+    desired = desired_of(replace(REMOVING, directory="b1"))
+    left = report("c", entry(LOG, "a1", "found"), dirs=[ONLINE_DIRS[0]])
+    observed = {told.node: obeying(told, EPOCH) for told in (report("b"), left)}
+    match owner:
+        case "has not reported":
+            observed["a"] = Observed(heard_ms=0)
+        case "has the dir no more":
+            observed["a"] = obeying(report("a", dirs=[ONLINE_DIRS[1]]), EPOCH)
+        case "has it":
+            observed["a"] = obeying(report("a"), EPOCH)
+    removed = (
+        PartitionRemovedRecord(log=LOG) in plan(desired, observed, 0, Configs(DEFAULTS)).records
+    )
+    assert removed == (owner == "has it"), "only a copy of a disk is nobody's business"
+
+
 # -- strays ----------------------------------------------------------------------------------------
 
 
