@@ -6,7 +6,6 @@ like, in drivers, tasks and actors, and pass it between them.
 """
 
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -69,10 +68,10 @@ from raylog.cluster.controller.describe import (
     merged_log_dirs,
 )
 from raylog.cluster.controller.stub import ControllerStub, find_controller
+from raylog.cluster.meant_log_dir import meant_log_dir
 from raylog.cluster.running import Running, running_parts
 from raylog.storage.errors import LogClosed, RaylogError
 from raylog.storage.names import TopicPartition
-from raylog.storage.state.properties import is_directory_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -243,10 +242,11 @@ class Broker:
         extended meanwhile. ``replica.alter.log.dirs.io.max.bytes.per.second`` slows it down.
 
         ``log_dir``: a path or directory id, see :meth:`log_dirs`; a relative path is below this
-        process's working directory. Raises UnknownTopicOrPartition, InvalidRequest, TopicBusy,
-        NoRoom; the partition serves on where it was then.
+        process's working directory. What can be both is a path where a log dir lies there. Raises
+        UnknownTopicOrPartition, InvalidRequest, TopicBusy, NoRoom; the partition serves on where it
+        was then.
         """
-        log_dir = _absolute(log_dir)
+        log_dir = meant_log_dir(log_dir)
         command = once(
             partial(
                 ControllerStub.move_partition, topic=topic, partition=partition, log_dir=log_dir
@@ -504,7 +504,7 @@ class Broker:
         :meth:`move_partition`. Raises InvalidRequest where no node, or several, have such a dir.
         """
         command = once(
-            partial(ControllerStub.log_dir_online, log_dir=_absolute(log_dir)),
+            partial(ControllerStub.log_dir_online, log_dir=meant_log_dir(log_dir)),
             look_at="raylog log-dirs",
         )
         state: str = self._command(f"using {log_dir} again", command, CALL_TIMEOUT_S)
@@ -607,8 +607,3 @@ class Broker:
         from raylog.cluster.controller.stopping import stop_nodes
 
         return stop_nodes(self.namespace)
-
-
-def _absolute(log_dir: str) -> str:
-    """A log dir's path as its node has it; a directory id stays."""
-    return log_dir if is_directory_id(log_dir) else os.path.abspath(log_dir)

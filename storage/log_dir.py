@@ -128,7 +128,7 @@ class LogDir:
         self.path, self._fs = os.path.abspath(path), fs
         self._damages: list[Damage] = []
         # What the file has, once it was read.
-        _check_usable(fs, self.path)
+        make_usable(fs, self.path)
         self._lock = fs.lock(os.path.join(self.path, LOCK_FILE))
         try:
             self.meta = self._identify(cluster_id, node_id)
@@ -367,7 +367,8 @@ class LogDir:
         self._lock.release()
 
 
-def _check_usable(fs: FileSystem, path: str) -> None:
+def make_usable(fs: FileSystem, path: str) -> None:
+    """Make a log dir where there is none. Raises InvalidLogDir where it can be none."""
     if not fs.exists(path):
         if not fs.is_dir(os.path.dirname(path)):
             raise InvalidLogDir(

@@ -3,10 +3,14 @@
 ::
 
     configured --open--> in use --close_dir--> closed --unlock_dir--> not in use
-                  |        ^                                              |
-        cannot be |        +------------------read_back-------------------+
-        used      v
-              not in use, as long as another dir can be used
+              |   |        ^                                              |
+              |   |        +------------------read_back-------------------+
+       silent |   | cannot be used
+              |   v
+              | not in use, as long as another dir can be used
+              |   ^
+              v   | cannot be used
+            not in use, until its disk answers --> in use
 
 Nothing is written to a dir that is closed, but its lock is kept: its LogActors may still write to
 it. A dir that is not in use is not locked by this node, and nothing is written to it; but one that
@@ -20,13 +24,15 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from raylog.actors.control import DirReport
 from raylog.actors.events import event
 from raylog.actors.messages import LogDirStatus
+from raylog.actors.node.dir_openings import Beside, Openings, Outcome
 from raylog.actors.node.events import Folder
 from raylog.actors.node.online_dir import OnlineDir
 from raylog.storage.clock import Clock
@@ -46,6 +52,12 @@ from raylog.storage.reading_back import drop_caches
 from raylog.storage.state.properties import read_meta
 
 logger = logging.getLogger(__name__)
+
+SILENT = "its disk has not answered since the node began"
+WAIT = (
+    "wait: it is used as soon as its disk answers. If it stays offline, check whether the disk "
+    "hangs (dmesg on that machine)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +85,10 @@ class Unusable:
     advice: str
 
 
+def ignore(found: Found) -> None:
+    """Where nobody waits for a dir that is late."""
+
+
 class NodeDirs:
     """See the module's head."""
 
@@ -84,10 +100,16 @@ class NodeDirs:
         lock_dir: Callable[[str], LogDir],
         lock_folder: Callable[[str], Lock],
         delete_delay_ms: int,
+        beside: Beside,
     ) -> None:
-        """``lock_dir``, ``lock_folder``: take a lock, and wait a little for it; LogLocked."""
+        """``lock_dir``, ``lock_folder``: take a lock, and wait a little for it; LogLocked.
+
+        ``beside``: how the dirs are opened.
+        """
         self._fs, self._clock, self._delete_delay_ms = fs, clock, delete_delay_ms
         self._lock_dir, self._lock_folder = lock_dir, lock_folder
+        self._beside = beside
+        self._opening = threading.Lock()  # held while the node begins: who is late waits for it
         self._memory = threading.Lock()
         self._online: dict[str, OnlineDir] = {}
         self._closed: dict[str, OnlineDir] = {}  # and not unlocked yet
@@ -95,57 +117,83 @@ class NodeDirs:
         self._unusable: dict[str, Unusable] = {}  # by path
         # Of dirs that have lost their identity: who gives it back must stop the broker first.
         self._nameless: list[Lock] = []
+        self._silent: set[str] = set()  # paths of dirs that have not answered
 
     # -- start and end -----------------------------------------------------------------------------
 
-    def open(self, paths: Sequence[str]) -> Found:
+    def open(self, paths: Sequence[str], late: Callable[[Found], object] = ignore) -> Found:
         """Take the dirs into use. One that cannot be used is offline, if another can be used.
 
+        So is one that does not answer in time. ``late``: told, in another thread, what was found
+        in it when it does.
+
         Raises DuplicateLogDir, LogLocked, InconsistentClusterId, IdentityMissing, OutOfResources,
-        or why the first cannot be used where none can; no dir is locked then.
+        or why the first cannot be used where none can; no dir is locked then, nor later.
         """
         assert not self._online, "the dirs are opened once"
-        problems: dict[str, RaylogError] = {}
-        opened: list[OnlineDir] = []
-        try:
-            self._check_different(paths)
-            for path in paths:
-                try:
-                    opened.append(self._open_dir(path, opened))
-                except OutOfResources:
-                    raise  # of this process, not of the dir
-                except (InvalidLogDir, CorruptCheckpoint, StorageError) as error:
-                    problems[path] = error
-            if not opened:
-                raise problems[paths[0]]
-        except RaylogError:
-            for dir in opened:
-                dir.let_go()
-            raise
-        self._take_into_use(opened)
-        for path, problem in problems.items():
-            self._note_unusable(path, problem)
-        return self._found(opened, is_read_back=False)
+        for number, path in enumerate(paths):
+            if path in paths[:number]:
+                raise DuplicateLogDir(path, path, "are the same folder")
+        with self._opening:
+            openings = Openings(
+                paths,
+                open_dir=partial(self._open_dir, {}),
+                is_fatal=is_fatal,
+                late=partial(self._answered_late, late),
+            )
+            answers = openings.run(self._beside)
+            problems = answers.problems
+            try:
+                for problem in problems.values():
+                    if is_fatal(problem) or not answers.opened:
+                        raise problem
+                self._take_into_use(answers.opened)
+            except RaylogError:
+                for dir in answers.opened:
+                    dir.let_go()
+                raise
+            for path, problem in problems.items():
+                self._note_unusable(path, problem)
+            for path in answers.silent:
+                self._note_silent(path)
+            return self._found(answers.opened, self.unusable())
 
-    def _check_different(self, paths: Sequence[str]) -> None:
-        path_by_real_path: dict[str, str] = {}
-        for path in paths:
-            real_path = self._fs.real_path(path)
-            if real_path in path_by_real_path:
-                raise DuplicateLogDir(path, path_by_real_path[real_path], "are the same folder")
-            path_by_real_path[real_path] = path
+    def _open_dir(self, path_by_real_path: dict[str, str], path: str) -> OnlineDir:
+        """Lock a dir, and look through it. After an error it is unlocked, as it was.
 
-    def _open_dir(self, path: str, others: Sequence[OnlineDir]) -> OnlineDir:
-        """Lock a dir, and look through it. After an error it is unlocked, as it was."""
+        ``path_by_real_path``: of the dirs that are being opened.
+        """
+        real_path = self._fs.real_path(path)
+        with self._memory:
+            twin = path_by_real_path.setdefault(real_path, path)
+        if twin != path:
+            raise DuplicateLogDir(path, twin, "are the same folder")
         log_dir = self._lock_dir(path)
         try:
-            for other in others:
-                if other.directory_id == log_dir.directory_id:
-                    raise DuplicateLogDir(log_dir.path, other.path, "have the same directory.id")
             return self._look_through(log_dir)
         except RaylogError:
             let_go(log_dir)
             raise
+
+    def _answered_late(self, late: Callable[[Found], object], path: str, outcome: Outcome) -> None:
+        """A dir answers after the node has begun, or after it could not begin."""
+        with self._opening, self._memory:
+            is_wanted = path in self._silent
+            self._silent.discard(path)
+        if not is_wanted:
+            if isinstance(outcome, OnlineDir):
+                outcome.let_go()
+            return
+        if isinstance(outcome, OnlineDir):
+            try:
+                self._take_into_use([outcome])
+                late(self._found([outcome]))
+                return
+            except DuplicateLogDir as error:
+                outcome.let_go()
+                outcome = error
+        self._note_unusable(path, outcome)
+        late(self._found([], [dir for dir in self.unusable() if dir.path == path]))
 
     def _look_through(self, log_dir: LogDir) -> OnlineDir:
         return OnlineDir(
@@ -156,8 +204,14 @@ class NodeDirs:
             lock_folder=self._lock_folder,
         )
 
-    def _take_into_use(self, dirs: Sequence[OnlineDir]) -> None:
+    def _take_into_use(self, dirs: Iterable[OnlineDir]) -> None:
+        """Raises DuplicateLogDir where one is a copy of another; none is in use then."""
         with self._memory:
+            used = dict(self._online)
+            for dir in dirs:
+                twin = used.setdefault(dir.directory_id, dir)
+                if twin is not dir:
+                    raise DuplicateLogDir(dir.path, twin.path, "have the same directory.id")
             for dir in dirs:
                 self._online[dir.directory_id] = dir
                 self._paths[dir.directory_id] = dir.path
@@ -180,6 +234,13 @@ class NodeDirs:
                 self._nameless.append(self._lock_folder(os.path.join(path, LOCK_FILE)))
         event(logger, "log-dir-offline", level=logging.ERROR, log_dir=path, why=unusable.why)
 
+    def _note_silent(self, path: str) -> None:
+        """Only its path is known of the dir: who asks for more waits for its disk."""
+        with self._memory:
+            self._silent.add(path)
+            self._unusable[path] = Unusable(path=path, directory_id=None, why=SILENT, advice=WAIT)
+        event(logger, "log-dir-silent", level=logging.ERROR, log_dir=path, why=SILENT)
+
     def _read_directory_id(self, path: str) -> str | None:
         """The id of a dir that cannot be used, if that much can be read."""
         with suppress(RaylogError):
@@ -188,18 +249,17 @@ class NodeDirs:
                 return meta.directory_id
         return None
 
-    def _found(self, dirs: Sequence[OnlineDir], *, is_read_back: bool) -> Found:
-        """These dirs; at the start also those that cannot be used."""
+    def _found(
+        self,
+        dirs: Sequence[OnlineDir],
+        unusable: Iterable[Unusable] = (),
+        *,
+        is_read_back: bool = False,
+    ) -> Found:
         online = [dir.report(is_read_back=is_read_back) for dir in dirs]
         offline = [
-            DirReport(
-                directory_id=unusable.directory_id,
-                path=unusable.path,
-                state="offline",
-                why=unusable.why,
-            )
-            for unusable in self._unusable.values()
-            if not is_read_back
+            DirReport(directory_id=dir.directory_id, path=dir.path, state="offline", why=dir.why)
+            for dir in unusable
         ]
         return Found(
             dirs=(*online, *offline),
@@ -215,9 +275,10 @@ class NodeDirs:
     def take_all(self) -> list[OnlineDir]:
         """The dirs in use; from now on none is. Who takes them closes them.
 
-        Those that are closed are unlocked.
+        Those that are closed are unlocked. One that has not answered yet is unlocked when it does.
         """
         with self._memory:
+            self._silent.clear()
             dirs = list(self._online.values())
             self._online.clear()
             closed = list(self._closed)
@@ -259,9 +320,9 @@ class NodeDirs:
         return path
 
     def is_whole(self) -> bool:
-        """Whether each dir that is known by its id is in use."""
+        """Whether each dir that is known by its id is in use, and each dir has answered."""
         with self._memory:
-            return self._paths.keys() == self._online.keys()
+            return not self._silent and self._paths.keys() == self._online.keys()
 
     def unusable(self) -> list[Unusable]:
         """The dirs that could not be taken into use."""
@@ -339,6 +400,13 @@ class NodeDirs:
                 why, advice = unusable.why, unusable.advice
                 return LogDirStatus.offline(node_id, path, directory_id, why, advice)
         return LogDirStatus.offline(node_id, path, directory_id, "it is not in use now")
+
+
+def is_fatal(problem: RaylogError) -> bool:
+    """Whether the node cannot begin, whatever its other dirs are like."""
+    if isinstance(problem, OutOfResources):
+        return True  # of this process, not of the dir
+    return not isinstance(problem, InvalidLogDir | CorruptCheckpoint | StorageError)
 
 
 def let_go(log_dir: LogDir) -> None:

@@ -27,7 +27,8 @@ from raylog.actors.errors import NotLeader
 from raylog.actors.events import event, warn
 from raylog.actors.messages import LogDirStatus, PartitionOffsets
 from raylog.actors.node.copier import Copier
-from raylog.actors.node.dirs import Found, NodeDirs, Unusable, in_time
+from raylog.actors.node.dir_openings import Beside, in_threads
+from raylog.actors.node.dirs import Found, NodeDirs, Unusable, ignore, in_time
 from raylog.actors.node.events import Folder
 from raylog.actors.node.instructions import (
     Adopt,
@@ -85,13 +86,15 @@ class DiskWork:
         unlock_timeout_s: float = UNLOCK_TIMEOUT_S,
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        beside: Beside | None = None,
     ) -> None:
         """Nothing is read yet: see ``open``.
 
         ``copy_rate``: of all copies together, in bytes a second. ``roll``: have the log's actor
         begin a new segment, before each round of a copy; may raise RaylogError, which ends the copy
         unless it is DiskFull. ``now_s``, ``sleep``: of a clock that never goes back; the copies'
-        rate and the waiting for locks go by it.
+        rate and the waiting for locks go by it. ``beside``: how the dirs are opened; the default is
+        a thread for each.
         """
         self._fs, self._cluster_id, self._node_number = fs, cluster_id, node_number
         self._unlock_timeout_s = unlock_timeout_s
@@ -106,6 +109,7 @@ class DiskWork:
             lock_dir=self._lock_dir,
             lock_folder=self._lock_folder,
             delete_delay_ms=delete_delay_ms,
+            beside=beside or in_threads(),
         )
         self._copier = Copier(
             fs,
@@ -126,13 +130,9 @@ class DiskWork:
 
     # -- start and end -----------------------------------------------------------------------------
 
-    def open(self, paths: Sequence[str]) -> Found:
-        """Take the log dirs into use. One that cannot be used is offline, if another can be used.
-
-        Raises DuplicateLogDir, LogLocked, InconsistentClusterId, IdentityMissing, OutOfResources,
-        or why the first cannot be used where none can; no dir is locked then.
-        """
-        return self._dirs.open(paths)
+    def open(self, paths: Sequence[str], late: Callable[[Found], object] = ignore) -> Found:
+        """Take the log dirs into use: see ``NodeDirs.open``."""
+        return self._dirs.open(paths, late)
 
     def let_go(self) -> None:
         """Unlock the dirs as they were found, where a start ends before a log was opened."""

@@ -101,7 +101,7 @@ class DirFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirsRead:
-    """Log dirs that were offline are online again; their logs were read back from the disk.
+    """Log dirs were read anew; or, where they were silent when the node began, for the first time.
 
     ``folders``: those that lie in them now. ``controller_epoch``: the highest that one of them has.
     """
@@ -132,7 +132,7 @@ class ActorSeen:
     ``directory_id``: of the log dir that it uses. It may be late news.
     """
 
-    partition: TopicPartition
+    log: LogId
     directory_id: str
 
 

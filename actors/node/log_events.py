@@ -138,16 +138,24 @@ class LogEvents:
             self._serves(log, served)
             self._book.touch(log.id.partition)
 
-    def actor_seen(self, partition: TopicPartition, directory_id: str) -> None:
+    def actor_seen(self, id: LogId, directory_id: str) -> None:
         """End an actor that uses a dir which is not in use here: it does not have the dir's lock.
 
-        Where a log of its name is being served or opened, who does that finds it.
+        Also one whose log is gone, or it would wait for its config for ever. Where a log of its
+        name is being served or opened, who does that finds it.
         """
+        partition = id.partition
         is_met = any(log.has_actor for log in self._book.of(partition))
-        if is_met or partition in self._book.kills or self._places.is_online(directory_id):
+        if is_met or partition in self._book.kills:
+            return
+        if self._places.is_online(directory_id) and self._is_here(id, directory_id):
             return
         self._book.out.note("stranger-ended", partition=partition, directory_id=directory_id)
         self._book.kill(partition)
+
+    def _is_here(self, id: LogId, directory_id: str) -> bool:
+        """Whether a log is known here, or may be the one whose folder does not say whose it is."""
+        return id in self._book.logs or (id.partition, directory_id) in self._book.unnamed
 
     def identity_lost(self, partition: TopicPartition, directory_id: str) -> None:
         """A folder does not say any more whose it is: the word of a living actor counts."""

@@ -25,9 +25,7 @@ The shell carries the instructions out and tells what became of them. It knows t
 processes and Ray; it decides nothing.
 """
 
-from dataclasses import replace
-
-from raylog.actors.control import Confirmed, End, KeepOut, LogId, Orders, ReadBack, Remove, Serve
+from raylog.actors.control import Confirmed, End, KeepOut, LogId, Orders, ReadBack, Remove
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.confirmed_logs import ConfirmedLogs
 from raylog.actors.node.epoch_gate import EpochGate
@@ -61,6 +59,7 @@ from raylog.actors.node.outbox import Outbox
 from raylog.actors.node.places import Places
 from raylog.actors.node.report_maker import ReportMaker, reports_of
 from raylog.actors.node.upkeep_schedule import UpkeepSchedule
+from raylog.actors.node_messages import LogOrder
 from raylog.storage.errors import DiskFull, OutOfResources, RaylogError
 from raylog.storage.names import TopicPartition
 
@@ -120,14 +119,23 @@ class NodeMachine:
                 rights[log.id] = right
         return rights
 
-    def order_of(self, log: LogId) -> Serve | None:
+    def order_of(self, log: LogId) -> LogOrder | None:
         """What an actor of this log that Ray has started again shall obey.
 
         None: it shall not serve, or nobody has ordered or confirmed it in this life: an actor that
         was adopted serves on, but the next one needs the Controller's word. ``config_version``: of
         what was ordered last.
         """
-        return self._book.order_of(log)
+        serve = self._book.order_of(log)
+        if serve is None:
+            return None
+        return LogOrder(
+            log=log,
+            directory_id=serve.directory_id,
+            config=serve.config,
+            config_version=serve.config_version,
+            controller_epoch=self.controller_epoch,
+        )
 
     def served(self) -> tuple[Served, ...]:
         """The logs that are served, as their actors have told last."""
@@ -157,7 +165,7 @@ class NodeMachine:
             case ActorSaid():
                 self._events.actor_said(event.served)
             case ActorSeen():
-                self._events.actor_seen(event.partition, event.directory_id)
+                self._events.actor_seen(event.log, event.directory_id)
             case IdentityLost():
                 self._events.identity_lost(event.partition, event.directory_id)
             case IdentityFound():
@@ -184,12 +192,12 @@ class NodeMachine:
             self._book.kill(partition)
 
     def _read_again(self, event: DirsRead) -> None:
-        """Dirs are online again; what other dirs have is known better than this event says."""
+        """Dirs were read anew, or late; what is in those that are online is known better."""
         back = [dir for dir in event.dirs if not self._places.is_online(dir.directory_id)]
         ids = {dir.directory_id for dir in back}
         self._gate.read(event.controller_epoch)
         self._events.read(
-            [replace(dir, is_read_back=True) for dir in back],
+            back,
             [folder for folder in event.folders if folder.directory_id in ids],
         )
         self._reports.node_changed()

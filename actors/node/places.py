@@ -65,12 +65,12 @@ class Places:
     def add(self, dirs: Iterable[DirReport]) -> None:
         """Take the dirs as they were read just now; nothing is known to lie in them yet."""
         for dir in dirs:
+            self._unread = tuple(other for other in self._unread if other.path != dir.path)
             if dir.directory_id is None:
                 self._unread = (*self._unread, dir)
                 continue
             self._by_id[dir.directory_id] = Place(report=dir)
             self.epochs.forget(dir.directory_id)
-            self._unread = tuple(other for other in self._unread if other.path != dir.path)
 
     def __getitem__(self, directory_id: str) -> Place:
         return self._by_id[directory_id]

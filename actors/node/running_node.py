@@ -62,7 +62,7 @@ from raylog.actors.node.meters import export_dirs
 from raylog.actors.node.recoveries import Recoveries
 from raylog.actors.node.say_round import SayRound
 from raylog.actors.node.shell import NodeShell
-from raylog.actors.node.starting import started
+from raylog.actors.node.starting import dirs_read, started
 from raylog.actors.node.stranger_round import StrangerRound
 from raylog.actors.node.tasks import EachDir, Repeating
 from raylog.actors.node.timer import Timer
@@ -228,7 +228,9 @@ class RunningNode:
         locked.
         """
         try:
-            found = self._disk.open(log_dirs)
+            found = self._disk.open(
+                log_dirs, lambda late: self._shell.tell(dirs_read(late, is_restarted=is_restarted))
+            )
         except BaseException:
             self._link.stop()
             raise

@@ -125,16 +125,7 @@ class NodeShell:
     def order_of(self, log: LogId) -> LogOrder | None:
         """What the log's actor shall obey; None where nobody ordered it in this life."""
         with self._lock:
-            serve = self._machine.order_of(log) if self._is_begun else None
-            if serve is None:
-                return None
-            return LogOrder(
-                log=log,
-                directory_id=serve.directory_id,
-                config=serve.config,
-                config_version=serve.config_version,
-                controller_epoch=self._machine.controller_epoch,
-            )
+            return self._machine.order_of(log) if self._is_begun else None
 
     def served(self) -> tuple[Served, ...]:
         """What the LogActors serve, as the machine has heard it last."""

@@ -11,9 +11,10 @@ the actor                                      becomes
 serves a folder that is here                   served
 is closed, or its disk has failed, or it       a stranger: the machine ends it
 serves another folder of this node, or one
-in a dir that is not in use
+in a dir that is not in use, or is silent
 lives on another node                          nothing; it is not this node's
-learns its config, opens its log               nothing; the order to serve the log finds it
+learns its config, opens its log               nothing; the order to serve the log finds it, or the
+                                               stranger round where the log is gone
 is silent                                      the same, or the stranger round finds it
 =============================================  =====================================================
 """
@@ -22,9 +23,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from raylog.actors.control import LogId
+from raylog.actors.control import DirReport, LogId
 from raylog.actors.node.dirs import Found
-from raylog.actors.node.events import Folder, Served, Started, UpkeepKind
+from raylog.actors.node.events import DirsRead, Folder, Served, Started, UpkeepKind
 from raylog.actors.node.log_actors import AskedActors, served_of
 from raylog.actors.node.log_start import LogDisk
 from raylog.actors.node_messages import LogSays
@@ -47,8 +48,7 @@ def started(
 ) -> Started:
     """The first event. Raises NotLeader or RequestTimedOut where Ray does not answer.
 
-    ``is_restarted``: Ray has started this life in the place of one that died. At a fresh start what
-    lies in a dir is read from the disk itself when it is opened: see ``DirReport.is_read_back``.
+    ``is_restarted``: Ray has started this life in the place of one that died.
     """
     served: list[Served] = []
     strangers: list[TopicPartition] = []
@@ -60,12 +60,8 @@ def started(
                 strangers.append(partition)
             case "left alone":
                 pass
-    dirs = tuple(
-        replace(dir, is_read_back=dir.is_read_back or (not is_restarted and dir.state == "online"))
-        for dir in found.dirs
-    )
     return Started(
-        dirs=dirs,
+        dirs=_in_this_life(found.dirs, is_restarted),
         folders=found.folders,
         controller_epoch=found.controller_epoch,
         served=tuple(served),
@@ -73,6 +69,23 @@ def started(
         upkeep=upkeep,
         room=room,
         is_restarted=is_restarted,
+    )
+
+
+def dirs_read(found: Found, *, is_restarted: bool) -> DirsRead:
+    """The event for a log dir that answers when the node has begun already."""
+    return DirsRead(
+        dirs=_in_this_life(found.dirs, is_restarted),
+        folders=found.folders,
+        controller_epoch=found.controller_epoch,
+    )
+
+
+def _in_this_life(dirs: Sequence[DirReport], is_restarted: bool) -> tuple[DirReport, ...]:
+    """At a fresh start what lies in a dir is read from the disk itself when it is opened."""
+    return tuple(
+        replace(dir, is_read_back=dir.is_read_back or (not is_restarted and dir.state == "online"))
+        for dir in dirs
     )
 
 

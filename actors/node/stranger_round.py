@@ -2,7 +2,8 @@
 
 An actor may hang when its LogManager begins, and serve on later, out of anybody's sight. If its log
 dir is gone or has been replaced, what it acknowledges is lost. So it is asked until it answers.
-Ray's names do not say on which node an actor lives: those of other nodes are asked too, but seldom.
+Another may wait for its config, while its log was removed. Ray's names do not say on which node an
+actor lives: those of other nodes are asked too, but seldom.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,4 +59,4 @@ class StrangerRound:
         if says.node_id != self._node_id:
             self._elsewhere.add(partition)
             return
-        self._tell(ActorSeen(partition=partition, directory_id=says.directory_id))
+        self._tell(ActorSeen(log=says.log, directory_id=says.directory_id))

@@ -18,7 +18,7 @@ from raylog.cluster.cli.common import (
     quiet_ray,
     tell,
 )
-from raylog.cluster.cli.interrupts import told_on_ctrl_c
+from raylog.cluster.cli.interrupts import told_if_interrupted
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
@@ -88,9 +88,7 @@ def start(
     joined = _join(address)
     if joined is None and log_dir:
         os.environ.pop("RAYLOG_LOG_DIRS", None)  # --log-dir overrides the shell's variable
-    if joined is None:
-        _shorten_messages()
-    with told_on_ctrl_c("the broker was not started"):
+    with told_if_interrupted("the broker was not started"):
         broker = start_broker(
             config=settings,
             address=joined or "local",
@@ -135,22 +133,9 @@ def _join(address: str | None) -> str | None:
         return None
 
 
-def _shorten_messages() -> None:
-    """One line for each of Ray's own messages, which are paragraphs for developers."""
-    from raylog.actors.runtime.ray_private import take_messages
-
-    take_messages(lambda message: note(in_short(message)))
-
-
-def in_short(message: str) -> str:
-    """The first sentence of a message of Ray, and where to look."""
-    sentence, _, _ = message.strip().partition("\n")[0].partition(". ")
-    return f"Ray: {sentence.rstrip('.')}; `raylog health` says whether anything is wrong"
-
-
 def _greet(broker: "Broker", where: str) -> None:
     typer.echo(f"broker {broker.cluster_id()} runs on {where} at {broker.address}")
-    tell(broker.health())
+    tell(broker.health(), with_advice=True)
 
 
 def _stay(broker: "Broker") -> None:
@@ -192,8 +177,10 @@ def stop(address: Address = None, namespace: Namespace = NAMESPACE) -> None:
     Flushes and closes all logs and writes the checkpoints. Ray keeps running, unless `raylog start`
     started it.
     """
-    with told_on_ctrl_c("the broker may be stopped in part; `raylog stop` again stops the rest"):
-        _stop(connected(address, namespace))
+    broker = connected(address, namespace)
+    what = "the broker may be stopped in part; `raylog stop` again stops the rest"
+    with told_if_interrupted(what):
+        _stop(broker)
 
 
 def _stop(broker: "Broker") -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from raylog.actors.runtime.names import NAMESPACE as NAMESPACE  # for all commands
+from raylog.cluster.cli.interrupts import end_on_sigterm
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
@@ -66,7 +67,9 @@ def connected(address: str | None, namespace: str) -> "Broker":
     quiet_ray()
     from raylog.cluster.start import connect
 
-    return connect(address, namespace=namespace)
+    broker = connect(address, namespace=namespace)
+    end_on_sigterm()
+    return broker
 
 
 def quiet_ray() -> None:
@@ -76,6 +79,15 @@ def quiet_ray() -> None:
     import logging
 
     logging.getLogger("ray").setLevel(logging.ERROR)
+    from raylog.actors.runtime.ray_private import take_messages
+
+    take_messages(lambda message: note(in_short(message)))
+
+
+def in_short(message: str) -> str:
+    """The first sentence of a message of Ray, which is a paragraph, and where to look."""
+    sentence, _, _ = message.strip().partition("\n")[0].partition(". ")
+    return f"Ray: {sentence.rstrip('.')}; `raylog health` says whether anything is wrong"
 
 
 def pairs(given: Sequence[str]) -> dict[str, str]:
@@ -92,10 +104,15 @@ def note(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def tell(findings: "Sequence[Finding]") -> None:
-    """Print the problems on stderr. `raylog health` also says what to do."""
+def tell(findings: "Sequence[Finding]", *, with_advice: bool = False) -> None:
+    """Print the problems on stderr. `raylog health` says of each what to do.
+
+    ``with_advice``: of errors it is said here, too.
+    """
     for finding in findings:
         note(f"{finding.severity}: {finding.subject}: {finding.what}")
+        if with_advice and finding.severity == "error":
+            note(f"  -> {finding.todo}")
 
 
 class Bytes(int):

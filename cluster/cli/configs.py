@@ -17,6 +17,7 @@ from raylog.cluster.cli.common import (
     show,
     show_json,
 )
+from raylog.cluster.cli.interrupts import told_if_interrupted
 
 app = typer.Typer(
     help="Show or change the configuration.",
@@ -111,7 +112,9 @@ def set_keys(
     altering = admin.alter_configs(
         {topic: changes}, validate_only=validate_only, timeout_s=OPEN_TIMEOUT_S
     )
-    described = altering[topic].result()
+    what = f"{topic} may be changed all the same; see `raylog config get {topic}`"
+    with told_if_interrupted(what):
+        described = altering[topic].result()
     own = " ".join(f"{key}={_text(value)}" for key, value in described.config.items()) or "-"
     typer.echo(f"{topic} can have: {own}" if validate_only else f"{topic}: {own}")
     if described.outdated and not validate_only:

@@ -16,7 +16,7 @@ from raylog.cluster.cli.common import (
     show,
     show_json,
 )
-from raylog.cluster.cli.interrupts import told_on_ctrl_c
+from raylog.cluster.cli.interrupts import told_if_interrupted
 
 if TYPE_CHECKING:
     from raylog.actors.messages import LogDirStatus
@@ -65,7 +65,9 @@ def online(
     Its logs are read back from the disk first; then its partitions open. `raylog log-dirs` shows
     how far that has come.
     """
-    state = connected(address, namespace).log_dir_online(log_dir)
+    broker = connected(address, namespace)
+    with told_if_interrupted("the log dir may be used again all the same; see `raylog log-dirs`"):
+        state = broker.log_dir_online(log_dir)
     if state == "returning":
         typer.echo(f"{log_dir} is used again when its logs are read back from the disk")
     else:
@@ -152,8 +154,8 @@ def move(
         typer.Argument(
             metavar="LOG_DIR",
             help="Path or directory id of another log dir of the same node. A relative path "
-            "counts from the folder that you are in; of another machine, give the whole path, or "
-            "the id.",
+            "counts from the folder that you are in (write ./NAME to be sure that it is no id); of "
+            "another machine, give the whole path, or the id.",
         ),
     ],
     address: Address = None,
@@ -165,6 +167,6 @@ def move(
     clients wait only while the last part is copied.
     """
     broker = connected(address, namespace)
-    with told_on_ctrl_c(f"the move may go on; see `raylog topic describe {topic}`"):
+    with told_if_interrupted(f"the move may go on; see `raylog topic describe {topic}`"):
         moved = broker.move_partition(topic, partition, log_dir)
     typer.echo(f"{topic}-{partition} is in {moved.folder}")

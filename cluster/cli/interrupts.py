@@ -22,13 +22,27 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def told_on_ctrl_c(what: str) -> Iterator[None]:
-    """Ctrl-C ends the command with a line that says what has become of its request."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        typer.echo(f"interrupted: {what}", err=True)
-        raise typer.Exit(128 + signal.SIGINT) from None
+def told_if_interrupted(what: str) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the command with a line that says what has become of its request."""
+    with Interrupts() as interrupts:
+        try:
+            with interrupts.welcome():
+                yield
+        except KeyboardInterrupt:
+            typer.echo(f"interrupted: {what}", err=True)
+            raise typer.Exit(interrupts.exit_status or 128 + signal.SIGINT) from None
+
+
+def end_on_sigterm() -> None:
+    """From now on SIGTERM ends the command without a word, where nothing else is said of it.
+
+    Ray's own handler prints where each thread is.
+    """
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 class Interrupts:

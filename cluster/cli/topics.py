@@ -27,7 +27,7 @@ from raylog.cluster.cli.common import (
     show,
     show_json,
 )
-from raylog.cluster.cli.interrupts import told_on_ctrl_c
+from raylog.cluster.cli.interrupts import told_if_interrupted
 from raylog.cluster.cli.places import Offset, Place, place_of
 from raylog.storage.errors import RaylogError
 
@@ -289,7 +289,7 @@ def add_partitions(
     extending = admin.add_partitions(
         {topic: total}, validate_only=validate_only, timeout_s=WORK_TIMEOUT_S
     )
-    with told_on_ctrl_c("partitions may be added all the same; see `raylog topic describe`"):
+    with told_if_interrupted("partitions may be added all the same; see `raylog topic describe`"):
         extended = extending[topic].result()
     typer.echo(
         f"{topic} can have {total} partitions"
@@ -393,12 +393,12 @@ class Told:
     """The answers for several topics: errors are told as they come, each with one line."""
 
     def __init__(self, if_interrupted: str = "nothing was changed") -> None:
-        """``if_interrupted``: what is said of the requests after Ctrl-C."""
+        """``if_interrupted``: what is said of the requests then."""
         self._has_errors, self._if_interrupted = False, if_interrupted
 
     def wait(self, future: "Future[Any]") -> BaseException | None:
-        """Wait for an answer; its error. Ctrl-C ends the command."""
-        with told_on_ctrl_c(self._if_interrupted):
+        """Wait for an answer; its error. Ctrl-C and SIGTERM end the command."""
+        with told_if_interrupted(self._if_interrupted):
             return future.exception()
 
     def well(self, subject: str, future: "Future[Any]") -> bool:

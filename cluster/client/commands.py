@@ -23,8 +23,10 @@ from raylog.actors.runtime.calls import Call
 from raylog.cluster.client.commanding import PATIENCE_S, Command
 from raylog.cluster.client.connection import TopicMetadata
 from raylog.cluster.client.repeating import then
+from raylog.cluster.controller.commands import check_not_metadata
 from raylog.cluster.controller.describe import TopicDescription
 from raylog.cluster.controller.stub import ControllerStub
+from raylog.storage.errors import InvalidTopic
 from raylog.storage.state.properties import random_id
 
 if TYPE_CHECKING:
@@ -65,7 +67,16 @@ def add_partitions(
     patience_s: float = PATIENCE_S,
     validate_only: bool = False,
 ) -> "Future[TopicDescription]":
-    """Extend the topic that has this name now to ``total`` partitions."""
+    """Extend the topic that has this name now to ``total`` partitions.
+
+    The metadata is refused as the Controller does: by its name a look-up finds no topic.
+    """
+    try:
+        check_not_metadata(topic)
+    except InvalidTopic as error:
+        refused: Future[TopicDescription] = Future()
+        refused.set_exception(error)
+        return refused
 
     def extending(topic_id: str) -> Command[TopicDescription]:
         def call(controller: ControllerStub, is_repeated: bool) -> Call[TopicDescription]:

@@ -21,7 +21,6 @@ import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from copy import copy
 from typing import Any
 
 import ray
@@ -34,6 +33,7 @@ from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.nodes import is_restarted, own_name, own_node, own_node_id
 from raylog.cluster.client.connection import TopicMetadata
 from raylog.cluster.controller.copies import Home
+from raylog.cluster.controller.current import Current
 from raylog.cluster.controller.describe import (
     ClusterDescription,
     PartitionDescription,
@@ -67,11 +67,9 @@ class ControllerImpl:
 
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
         self._namespace, self._config = namespace, config
-        self._lock = threading.Lock()  # of what is below; held for moments
-        self._controller: RunningController | None = None
-        self._why_not: NotLeader = NotController("the broker", "it is starting")
+        self._current = Current[RunningController](NotController("the broker", "it is starting"))
+        self._lock = threading.Lock()  # of the next
         self._is_begun = is_restarted()
-        self._stopped = threading.Event()
         self._lives = Lives()
         if own_name():
             set_up_logs(own_name())
@@ -111,7 +109,7 @@ class ControllerImpl:
                     may_begin=True,
                 )
             controller = self._open(home)
-            controller.wait_until_serving(self._stopped.wait)
+            controller.wait_until_serving(self._current.stopped.wait)
             return controller.cluster_id
         except BaseException:
             self._end()
@@ -121,26 +119,18 @@ class ControllerImpl:
         controller = RunningController(
             self._namespace, self._config, own_node(), home, self._failed
         )
-        with self._lock:
-            is_stopped = self._stopped.is_set()
-            if not is_stopped:
-                self._controller = controller
-        if is_stopped:
-            controller.close()
-            raise self._why_not
+        self._current.take_over(controller)
         self._lives.begin()
         try:
             controller.begin()
         except BaseException:  # no more threads: the next try must find the log unlocked
-            with self._lock:
-                self._controller = None
-            controller.leave(self._why_not)
-            controller.close()
+            why = NotController("the broker", "its Controller could not begin, and tries again")
+            self._current.retire(why, why)
             raise
         return controller
 
     def _open_again(self) -> None:
-        again_until_open(self._open_once, self._cannot_open, self._stopped.wait)
+        again_until_open(self._open_once, self._cannot_open, self._current.stopped.wait)
 
     def _open_once(self) -> None:
         node = own_node()
@@ -150,9 +140,7 @@ class ControllerImpl:
     def _cannot_open(self, error: Exception) -> None:
         warn(logger, "metadata-not-opened", trace=not isinstance(error, RaylogError), why=error)
         why = f"its Controller cannot open the metadata, and tries again: {error}"
-        with self._lock:
-            if not self._stopped.is_set():
-                self._why_not = NotController("the broker", why)
+        self._current.explain(NotController("the broker", why))
 
     def _failed(self, error: BaseException) -> None:
         """Nothing can go on: begin again after a pause, in this process or in another one."""
@@ -171,24 +159,12 @@ class ControllerImpl:
 
     def _begin_again(self, error: StorageError) -> None:
         told = f"its Controller begins again, since a write of the metadata failed: {error}"
-        with self._lock:
-            if self._stopped.is_set():
-                return
-            self._why_not = NotController("the broker", told)
-            controller, self._controller = self._controller, None
-
-        def end() -> bool:
-            if controller is None:
-                return True
-            # To those whose request is under way.
-            controller.leave(NotLeader("the broker", told), is_end=False)
-            return controller.close()  # False where the disk hangs
-
-        begin_again(end, self._open_again, self._end_process)
+        why_not, why = NotController("the broker", told), NotLeader("the broker", told)
+        begin_again(lambda: self._current.retire(why_not, why), self._open_again, self._end_process)
 
     def _end_process(self) -> None:
         """Ray starts the actor again, and the locks go with the process."""
-        if not self._stopped.is_set():
+        if not self._current.stopped.is_set():
             os._exit(1)
 
     @ray.method(concurrency_group="life")
@@ -200,25 +176,15 @@ class ControllerImpl:
         return self._end()
 
     def _end(self) -> bool:
-        why = NotLeader("the broker", "it is stopping")
-        with self._lock:
-            self._why_not = why
-            self._stopped.set()
-            controller, self._controller = self._controller, None
-        if controller is not None:
-            controller.leave(why)
-            controller.make_room()
+        controller = self._current.stop(NotLeader("the broker", "it is stopping"))
         try:
             is_clean = stop_nodes(self._namespace)
         finally:
             is_closed = controller is None or controller.close()
-        return is_clean and is_closed
+        return is_clean and is_closed and self._current.is_retired()
 
     def _running(self) -> RunningController:
-        with self._lock:
-            if self._controller is None:
-                raise copy(self._why_not)  # itself, it would keep the frames of every call
-            return self._controller
+        return self._current.get()
 
     # -- from LogManagers --------------------------------------------------------------------------
 

@@ -8,7 +8,9 @@ it once, when the log is opened. Where the disk is full, some records may use th
 """
 
 import os
+import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from typing import Any
 
@@ -27,15 +29,16 @@ from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     DiskFull,
-    InvalidLogDir,
     LogMissing,
     OutOfResources,
+    RaylogError,
     StorageError,
 )
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
-from raylog.storage.log_dir import METADATA_PARTITION
+from raylog.storage.log_dir import METADATA_PARTITION, make_usable
+from raylog.storage.names import DELETE_DIR_SUFFIX, doomed_folder
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
 from raylog.storage.records.scan import next_offset
@@ -77,8 +80,8 @@ class MetadataLog:
         if not fs.is_dir(self.folder):
             if not new_cluster:
                 raise LogMissing(self.folder, _why_missing(fs, log_dir))
-            _make_log_dir(fs, log_dir)
-            create_log(fs, self.folder, random_id())
+            make_usable(fs, log_dir)
+            _make_folder(fs, self.folder)
         self._lock = lock_patiently(lambda: fs.lock(self.folder))
         try:
             check_whole(fs, self.folder)
@@ -195,17 +198,19 @@ def _why_missing(fs: FileSystem, log_dir: str) -> str:
     return f"the metadata{cluster} is missing"
 
 
-def _make_log_dir(fs: FileSystem, log_dir: str) -> None:
-    """Make the log dir where there is none. Raises InvalidLogDir where it can be none."""
-    if not fs.is_dir(os.path.dirname(log_dir)):
-        why = (
-            "neither the folder nor its parent exists; mount its disk, or create the parent for a "
-            "new log dir"
-        )
-        raise InvalidLogDir(log_dir, why)
-    if fs.exists(log_dir) and not fs.is_dir(log_dir):
-        raise InvalidLogDir(log_dir, "this is a file; give a folder")
-    fs.make_dir(log_dir)
-    if not fs.can_write(log_dir):
-        why = "it is read-only; give a folder that this user may write to"
-        raise InvalidLogDir(log_dir, why)
+def _make_folder(fs: FileSystem, folder: str) -> None:
+    """Make the log's folder, whole or not at all.
+
+    It is made under a name that says it is to be removed, as which a crash leaves it.
+    """
+    log_dir = os.path.dirname(folder)
+    draft_name = doomed_folder(METADATA_PARTITION, uuid.uuid4(), DELETE_DIR_SUFFIX)
+    draft = os.path.join(log_dir, draft_name)
+    try:
+        create_log(fs, draft, random_id())
+        fs.rename(draft, folder)
+    except RaylogError:
+        with suppress(RaylogError):
+            fs.remove_dir(draft)
+        raise
+    fs.sync_dir(log_dir)

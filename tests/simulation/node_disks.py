@@ -5,11 +5,13 @@ dies stops in the middle of its work, and the truth is compared with what is abo
 """
 
 import sys
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
 from raylog.actors.control import LogId
 from raylog.actors.node import instructions as do
+from raylog.actors.node.dir_openings import PATIENCE_S
 from raylog.actors.node.disk_work import DiskInstruction, DiskWork
 from raylog.actors.node.events import DirsRead
 from raylog.storage.errors import RaylogError
@@ -62,7 +64,9 @@ class NodeDisks:
             copy_rate=COPY_RATE,
             now_s=time.now_s,
             sleep=time.sleep,
+            beside=self._open_beside,
         )
+        self.is_over = False  # the process has ended: nothing more is done
 
     @property
     def _random(self) -> Random:
@@ -85,6 +89,27 @@ class NodeDisks:
     def _is_hanging(self, dir: SimDir) -> bool:
         return dir.hangs_until_ms > self._world.clockwork.now_ms
 
+    def is_waiting(self, waited_ms: int) -> bool:
+        """Whether the process waits with its beginning for a dir that hangs, after so long."""
+        hanging = [self._is_hanging(dir) for dir in self._node.dirs]
+        return all(hanging) or (any(hanging) and waited_ms < PATIENCE_S * 1000)
+
+    def _open_beside(
+        self, jobs: Mapping[str, Callable[[], None]], is_enough: Callable[[], bool]
+    ) -> None:
+        """Open the dirs, each when it does not hang."""
+        for dir in self._node.dirs:
+            self._open_when_it_answers(dir, jobs[dir.path])
+
+    def _open_when_it_answers(self, dir: SimDir, job: Callable[[], None]) -> None:
+        if self.is_over:
+            return
+        if self._is_hanging(dir):
+            delay_ms = dir.hangs_until_ms - self._world.clockwork.now_ms
+            self._world.clockwork.after(delay_ms, lambda: self._open_when_it_answers(dir, job))
+            return
+        job()
+
     def check_epochs(self) -> None:
         """What was fsynced is there after any loss of power."""
         for dir in self.dirs():
@@ -93,6 +118,7 @@ class NodeDisks:
 
     def close_all(self) -> None:
         """The process ends: its locks are free."""
+        self.is_over = True
         for directory_id in self.work.online():
             self.work.close_dir(directory_id)
         self.work.let_go()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from raylog.actors.control import LogId, Orders
 from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.node import instructions as do
+from raylog.actors.node.dirs import Found
 from raylog.actors.node.events import (
     DirFailed,
     Event,
@@ -30,7 +31,7 @@ from raylog.actors.node.events import (
 from raylog.actors.node.log_actors import served_of
 from raylog.actors.node.machine import NodeMachine
 from raylog.actors.node.say_round import SayRound
-from raylog.actors.node.starting import started
+from raylog.actors.node.starting import dirs_read, started
 from raylog.actors.node_messages import LogOrder
 from raylog.storage.errors import RaylogError, StorageError
 from raylog.storage.names import TopicPartition
@@ -102,7 +103,7 @@ class Manager:
             self._disks.work,
             node_id=ray_id(node.key),
             served=self.machine.served,
-            order_of=self.order_of,
+            order_of=self.machine.order_of,
             tell=self.tell,
             teach=lambda job: job(),
         )
@@ -153,6 +154,7 @@ class Manager:
     def lose_power(self) -> None:
         """The process stops with its machine, in the middle of whatever it does."""
         self.is_alive = False
+        self._disks.is_over = True
         for work in self._works.values():
             if self.world.clockwork.chance.random() < 0.5:
                 self._disks.stop_within(work)  # type: ignore[arg-type]
@@ -183,11 +185,17 @@ class Manager:
 
     def _begin(self) -> Started | None:
         """The first event; None: it cannot begin yet."""
-        now_ms = self.world.clockwork.now_ms
-        if any(dir.hangs_until_ms > now_ms for dir in self.node.dirs):
+        if self._disks.is_waiting(self.world.clockwork.now_ms - self.began_ms):
             return None
+        is_restarted = not self.node.is_fresh
+
+        def late(found: Found) -> None:
+            self._disks.check_epochs()
+            self.world.truth.situations["a dir answers late"] += 1
+            self.tell(dirs_read(found, is_restarted=is_restarted))
+
         try:
-            found = self._disks.work.open([dir.path for dir in self.node.dirs])
+            found = self._disks.work.open([dir.path for dir in self.node.dirs], late)
         except RaylogError:
             return None
         return started(
@@ -197,7 +205,7 @@ class Manager:
             node_id=ray_id(self.node.key),
             upkeep=tuple(sorted(self.node.upkeep)),
             room=self._room(),
-            is_restarted=not self.node.is_fresh,
+            is_restarted=is_restarted,
         )
 
     def _room(self) -> int:
@@ -459,19 +467,6 @@ class Manager:
 
     def hear_orders(self, orders: Orders) -> None:
         self.tell(Ordered(orders=orders))
-
-    def order_of(self, log: LogId) -> LogOrder | None:
-        """What an actor of this log that Ray has started again shall obey."""
-        serve = self.machine.order_of(log)
-        if serve is None:
-            return None
-        return LogOrder(
-            log=log,
-            directory_id=serve.directory_id,
-            config=serve.config,
-            config_version=serve.config_version,
-            controller_epoch=self.machine.controller_epoch,
-        )
 
 
 def _most_ms(instruction: do.Work) -> int:

@@ -305,7 +305,7 @@ class World:
         manager = self.node(actor.node).manager
         if manager is None or not manager.is_answering or actor.is_paused or actor.dir.broken:
             return
-        order = manager.order_of(actor.log)
+        order = manager.machine.order_of(actor.log)
         if order is not None and order.directory_id == actor.dir.directory_id:
             with suppress(RaylogError):
                 self.ray.learn(order)

@@ -6,7 +6,7 @@ another actor has, and nobody takes a folder away under an actor.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from raylog.actors.control import (
@@ -401,7 +401,7 @@ class World:
         self.locked.add(name)
         self.tell(
             DirsRead(
-                dirs=(self.dir_report(name),),
+                dirs=(replace(self.dir_report(name), is_read_back=True),),
                 folders=tuple(self.folders_of(name)),
                 controller_epoch=self.disks[name].epoch,
             )

@@ -8,7 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from raylog.actors.control import Confirmed, DirReport, End, KeepOut, LogId, ReadBack, SetAside
+from raylog.actors.control import (
+    Confirmed,
+    DirReport,
+    End,
+    KeepOut,
+    LogId,
+    ReadBack,
+    SetAside,
+)
 from raylog.actors.node.events import (
     ActorGone,
     ActorSaid,
@@ -24,6 +32,7 @@ from raylog.actors.node.events import (
     Started,
     UpkeepSeen,
 )
+from raylog.actors.node_messages import LogOrder
 from raylog.storage.errors import (
     DiskFull,
     LogMissing,
@@ -33,6 +42,7 @@ from raylog.storage.errors import (
 from tests.transcripts.nodes import (
     BROKEN,
     COMPACTED,
+    CONFIG,
     HANGS,
     NEW_ORDERS,
     ORDERS,
@@ -105,7 +115,7 @@ def test_an_actor_that_does_not_say_what_it_serves_is_killed_before_a_log_is_ope
 
 def test_an_actor_that_uses_a_dir_which_is_not_in_use_is_killed_whenever_it_is_seen() -> None:
     node = Node("A", "B", folders=[folder(ORDERS, "A")])
-    seen = ActorSeen(partition=PARTITION, directory_id="gone")
+    seen = ActorSeen(log=ORDERS, directory_id="gone")
     assert node.told(seen) == ["kill orders-0"]
     assert node.told(seen) == []
     node.done("kill orders-0")
@@ -115,12 +125,34 @@ def test_an_actor_that_uses_a_dir_which_is_not_in_use_is_killed_whenever_it_is_s
 
 def test_an_actor_that_uses_a_dir_of_this_life_is_left_to_the_order_to_serve() -> None:
     node = Node("A", folders=[folder(ORDERS, "A")])
-    assert node.told(ActorSeen(partition=PARTITION, directory_id="A")) == []
+    assert node.told(ActorSeen(log=ORDERS, directory_id="A")) == []
     assert node.obeys(serve()) == ["start orders-0 of old in A with config 1, first"]
 
 
+def test_an_actor_whose_log_is_gone_is_killed_when_it_is_seen() -> None:
+    """Ray has started it again; nobody will ever tell it a config."""
+    for folders in ([], [folder(NEW_ORDERS, "A")], [folder(OTHERS, "A")]):
+        node = Node("A", folders=folders)
+        seen = ActorSeen(log=ORDERS, directory_id="A")
+        assert node.told(seen) == ["kill orders-0"]
+        assert node.told(seen) == []
+        node.done("kill orders-0")
+        assert node.told(seen) == ["kill orders-0"]
+
+
+def test_but_not_one_whose_log_is_about_to_be_opened_under_its_name() -> None:
+    node = Node("A", folders=[folder(NEW_ORDERS, "A")])
+    node.obeys(serve(NEW_ORDERS))
+    assert node.told(ActorSeen(log=ORDERS, directory_id="A")) == []
+
+
+def test_nor_one_whose_folder_does_not_say_whose_it_is() -> None:
+    node = Node("A", folders=[unnamed("A")])
+    assert node.told(ActorSeen(log=ORDERS, directory_id="A")) == []
+
+
 def test_late_news_of_an_actor_do_not_end_the_one_that_took_its_place() -> None:
-    seen = ActorSeen(partition=PARTITION, directory_id="gone")
+    seen = ActorSeen(log=ORDERS, directory_id="gone")
     assert serving("A").told(seen) == []
     opening = Node("A", folders=[folder(ORDERS, "A")])
     opening.obeys(serve())
@@ -180,7 +212,8 @@ def test_what_a_failed_dir_has_is_neither_served_nor_opened_until_it_was_read_ba
     assert node.later(600_000) == []
     assert node.orders(ReadBack(directory_id="A")) == ["read A back"]
     assert node.orders(ReadBack(directory_id="A")) == []
-    back = DirsRead(dirs=(dir_report("A"),), folders=(folder(ORDERS, "A"),))
+    report = replace(dir_report("A"), is_read_back=True)
+    back = DirsRead(dirs=(report,), folders=(folder(ORDERS, "A"),))
     assert node.told(back) == ["write epoch 1 to A"]
     node.done("read A back")
     assert node.report.dirs[0].is_read_back
@@ -217,6 +250,26 @@ def test_a_dir_that_could_not_even_be_read_is_shown_once_when_it_is_back() -> No
     assert [dir.directory_id for dir in node.report.dirs] == ["A", "B"]
 
 
+def test_a_dir_that_answers_late_was_not_read_back_unless_it_says_so() -> None:
+    silent = DirReport(directory_id=None, path="/disk/B", state="offline", why="silent")
+    for is_read_back in (False, True):
+        node = Node("A", silent)
+        late = replace(dir_report("B"), is_read_back=is_read_back)
+        node.told(DirsRead(dirs=(late,), folders=(folder(ORDERS, "B"),)))
+        assert node.report.dirs[1].is_read_back == is_read_back
+        assert node.logs == ["orders-0 of old in B: found"]
+
+
+def test_a_dir_that_answers_late_and_cannot_be_used_is_shown_once() -> None:
+    silent = DirReport(directory_id=None, path="/disk/B", state="offline", why="silent")
+    broken = replace(silent, why="input/output error")
+    node = Node("A", silent)
+    node.told(DirsRead(dirs=(broken,)))
+    assert [dir.why for dir in node.report.dirs] == ["", "input/output error"]
+    node.told(DirsRead(dirs=(replace(broken, directory_id="B"),)))
+    assert [dir.directory_id for dir in node.report.dirs] == ["A", "B"]
+
+
 def test_news_of_a_dir_that_is_online_are_not_believed() -> None:
     node = serving("A")
     node.told(DirsRead(dirs=(dir_report("A"),)))
@@ -249,7 +302,8 @@ def test_a_log_is_removed_in_a_dir_that_failed_as_soon_as_it_is_back() -> None: 
     node.told(DirFailed(directory_id="A", why="gone"))
     assert node.orders(remove()) == []
     assert node.logs == ["orders-0 of old in A: failed (LogDirOffline)"]
-    back = DirsRead(dirs=(dir_report("A"),), folders=(folder(ORDERS, "A"),))
+    report = replace(dir_report("A"), is_read_back=True)
+    back = DirsRead(dirs=(report,), folders=(folder(ORDERS, "A"),))
     assert node.told(back) == ["write epoch 1 to A"]
     assert node.done("write epoch 1 to A") == ["doom orders-0 of old in A"]
 
@@ -611,13 +665,24 @@ def test_a_dir_that_was_read_from_the_disk_at_the_start_is_reported_so() -> None
 # -- what LogActors and upkeep ask -----------------------------------------------------------------
 
 
+def ordered(version: int = 1) -> LogOrder:
+    """What the actor of orders-0 in A shall obey."""
+    return LogOrder(
+        log=ORDERS,
+        directory_id="A",
+        config=CONFIG,
+        config_version=version,
+        controller_epoch=1,
+    )
+
+
 def test_an_actor_that_ray_has_started_again_obeys_what_was_ordered_last() -> None:
     node = serving("A")
-    assert node.machine.order_of(ORDERS) == serve()
+    assert node.machine.order_of(ORDERS) == ordered()
     node.orders(serve(version=2))
-    assert node.machine.order_of(ORDERS) == serve(version=2)
+    assert node.machine.order_of(ORDERS) == ordered(version=2)
     node.told(ActorGone(partition=PARTITION))
-    assert node.machine.order_of(ORDERS) == serve(version=2)
+    assert node.machine.order_of(ORDERS) == ordered(version=2)
 
 
 def test_an_actor_that_nobody_has_ordered_to_serve_in_this_life_has_no_order() -> None:
@@ -625,7 +690,7 @@ def test_an_actor_that_nobody_has_ordered_to_serve_in_this_life_has_no_order() -
     assert node.machine.order_of(ORDERS) is None, "it was adopted"
     assert node.machine.order_of(OTHERS) is None, "nobody knows it"
     node.obeys(serve())
-    assert node.machine.order_of(ORDERS) == serve()
+    assert node.machine.order_of(ORDERS) == ordered()
     node.orders(remove())
     assert node.machine.order_of(ORDERS) is None
 
@@ -639,7 +704,7 @@ def test_an_actor_in_a_dir_that_failed_has_no_order() -> None:
 def test_an_actor_that_was_ended_for_a_move_has_no_order() -> None:
     node = serving("A", "B")
     node.orders(move())
-    assert node.machine.order_of(ORDERS) == serve()
+    assert node.machine.order_of(ORDERS) == ordered()
     node.done("copy orders-0 of old from A to B")
     assert node.machine.order_of(ORDERS) is None, "it is being ended"
     node.done("end orders-0 of old")

@@ -20,7 +20,7 @@ from raylog.actors.requests import READ_COMMITTED, OffsetAnswer, Serves, decode_
 from raylog.actors.runtime.names import CONTROLLER
 from raylog.cluster.admin import Admin, NewTopic
 from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
-from raylog.storage.errors import OffsetOutOfRange
+from raylog.storage.errors import InvalidTopic, OffsetOutOfRange
 from raylog.storage.names import TopicPartition
 from tests.unit.cluster.client.test_ray_connection import HERE, Actor, World, metadata
 
@@ -85,6 +85,15 @@ def test_a_topic_that_is_extended_is_the_one_that_has_the_name_now(
     world.work()
     assert controller.answer("described") == ("orders", 5, False, "id", True)
     assert extended.exception(0) is None
+
+
+def test_the_metadata_is_refused_by_name_as_a_topic_to_extend(
+    world: World, controller: Actor, admin: Admin
+) -> None:
+    extended = admin.add_partitions({"__cluster_metadata": 2})["__cluster_metadata"]
+    world.work()
+    assert isinstance(extended.exception(0), InvalidTopic)
+    assert controller.calls == []
 
 
 def test_a_change_of_a_config_is_not_repeated(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from raylog.actors.control import LogId
 from raylog.actors.messages import PartitionOffsets
+from raylog.actors.node.dir_openings import Beside
 from raylog.actors.node.dirs import Found
 from raylog.actors.node.disk_work import DiskWork
 from raylog.actors.node.instructions import (
@@ -107,6 +108,7 @@ class Disks:
         *,
         timeout_s: float = 10.0,
         roll: Callable[[LogId], None] | None = None,
+        beside: Beside | None = None,
     ) -> None:
         if fs is None:
             fs = MemoryFileSystem()
@@ -125,6 +127,7 @@ class Disks:
             unlock_timeout_s=timeout_s,
             now_s=self.time.now_s,
             sleep=self.time.sleep,
+            beside=beside,
         )
         self._token = 0
 

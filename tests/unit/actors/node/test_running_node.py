@@ -13,6 +13,7 @@ from raylog.actors.control import Create, DirReport, LogId, Order, Orders, Remov
 from raylog.actors.errors import UnsupportedVersion
 from raylog.actors.metrics import Exporter, Metric
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.dir_openings import in_threads
 from raylog.actors.node.disk_work import DiskWork
 from raylog.actors.node.events import UpkeepKind
 from raylog.actors.node.log_start import NodeFacts
@@ -107,6 +108,7 @@ class Node:
             copy_rate=1e9,
             now_s=hasty.now_s,
             sleep=lambda seconds: None,
+            beside=in_threads(0.0),
         )
         self.node = RunningNode(
             NodeFacts(
@@ -318,6 +320,31 @@ def test_a_dir_that_hangs_under_an_epoch_is_shown_and_comes_back_by_itself() -> 
     wait_for(lambda: all(dir.takes_orders for dir in node.report().dirs))
     assert [dir.problem for dir in node.node.log_dirs()] == [None, None]
     assert node.node.shutdown()
+
+
+def test_a_dir_that_hangs_when_the_node_begins_is_shown_and_served_when_it_answers() -> None:
+    fs = HangingFileSystem()
+    fs.make_dir("/disk")
+    fs.sync_dir("/")
+    node = Node(fs).begin()
+    node.serve()
+    (served,) = node.report().logs
+    assert node.node.shutdown()
+    path = fs.real_path(
+        next(d.path for d in node.report().dirs if d.directory_id == served.directory_id)
+    )
+
+    fs.hang(path)
+    later = Node(fs).begin()
+    assert {dir.path: dir.state for dir in later.report().dirs}[path] == "offline"
+    assert later.states() == []
+    fs.let_go()
+    wait_for(lambda: all(dir.state == "online" for dir in later.report().dirs))
+    wait_for(lambda: later.states() == [(LOG, "found")])
+    order = Serve(log=LOG, directory_id=served.directory_id, config=LogConfig(), config_version=2)
+    later.order(order)
+    wait_for(lambda: later.states() == [(LOG, "serving")])
+    later.node.shutdown()
 
 
 def test_a_failure_is_that_of_the_dir_in_which_it_happened() -> None:

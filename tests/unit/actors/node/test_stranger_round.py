@@ -23,7 +23,7 @@ from tests.harness.log_actors import (
     says,
 )
 
-SEEN = ActorSeen(partition=ORDERS.partition, directory_id=B)
+SEEN = ActorSeen(log=ORDERS, directory_id=B)
 
 
 class AskedActors(FakeLogActors):

@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from ray._private import worker
 
+from raylog.actors.runtime import clusters
 from raylog.cluster import start as start_module
-from raylog.cluster.cli.broker import in_short
+from raylog.cluster.cli.common import connected, in_short
+from raylog.cluster.health.facts import Finding
+from raylog.storage.errors import IdentityMissing
 from tests.harness.shell import run_here
 
 
@@ -19,6 +23,7 @@ class FakeBroker:
 
     def __init__(self, interrupted: str) -> None:
         self.calls: list[str] = []
+        self.findings: list[Finding] = []
         self._interrupted = interrupted
 
     def _called(self, name: str) -> None:
@@ -30,9 +35,9 @@ class FakeBroker:
         self._called("cluster_id")
         return "id"
 
-    def health(self) -> list[Any]:
+    def health(self) -> list[Finding]:
         self._called("health")
-        return []
+        return self.findings
 
     def stop(self) -> bool:
         self._called("stop")
@@ -48,6 +53,20 @@ def test_a_message_of_ray_is_one_short_line() -> None:
         "Ray: A worker died or was killed while executing a task by an unexpected system error; "
         "`raylog health` says whether anything is wrong"
     )
+
+
+def test_every_command_that_connects_shortens_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def connect(*_: object, **__: object) -> FakeBroker:
+        worker.print_to_stdstream({"lines": ["A worker died. To troubleshoot, look.\nNode: 1"]})
+        return FakeBroker("")
+
+    monkeypatch.setattr(worker, "print_to_stdstream", print)
+    monkeypatch.setattr(start_module, "connect", connect)
+    connected(None, "raylog")
+    short = "Ray: A worker died; `raylog health` says whether anything is wrong\n"
+    assert capsys.readouterr() == ("", short)
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +88,25 @@ def test_ctrl_c_as_soon_as_the_broker_runs_stops_it_in_order(
     done = run_here("start", "--address", "local", "--log-dir", str(tmp_path / "log"))
     assert (done.returncode, broker.calls[-1]) == (0, "stop")
     assert done.stdout.splitlines()[-1] == "stopped"
+
+
+def test_what_is_wrong_at_the_start_is_said_and_of_errors_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = IdentityMissing("/disk/a", "there are folders of partitions")
+    broker = FakeBroker("")
+    broker.findings = [
+        Finding("error", "log dir /disk/a", f"offline: {missing.problem}", missing.advice),
+        Finding("info", "log dir /disk/b", "it has folders of no topic", "look at them"),
+    ]
+    monkeypatch.setattr(start_module, "start", lambda **_: broker)
+    monkeypatch.setattr(clusters, "join_ray", lambda address: "here:1")
+    done = run_here("start", "--log-dir", str(tmp_path / "log"))
+    first, advice, second = done.stderr.splitlines()
+    assert first.startswith("error: log dir /disk/a: offline: ")
+    assert advice.startswith("  -> restore the file from a copy")
+    assert "raylog log-dirs identify /disk/a" in advice
+    assert second == "info: log dir /disk/b: it has folders of no topic"
 
 
 def test_ctrl_c_while_the_broker_starts_says_that_it_was_not_started(

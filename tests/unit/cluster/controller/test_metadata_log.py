@@ -1,10 +1,13 @@
 """The Controller's log: what it replays, and that it does not go on after a failed fsync."""
 
+import itertools
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from raylog.actors.control import LogId
+from raylog.cluster.controller.copies import choose
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.records import (
     PartitionRecord,
@@ -32,7 +35,7 @@ from raylog.storage.names import LOG_SUFFIX, TopicPartition, segment_file
 from raylog.storage.records.encode import encode_records
 from raylog.storage.state.properties import MetaProperties, random_id, write_meta
 from raylog.storage.testing.clock import ManualClock
-from raylog.storage.testing.memory import MemoryFile, MemoryFileSystem
+from raylog.storage.testing.memory import MemoryFile, MemoryFileSystem, Stopped, Survives
 from tests.harness.old_metadata import (
     old_cluster,
     old_producer_ids,
@@ -83,6 +86,52 @@ def test_what_was_appended_is_what_shall_be_after_any_reopening(fs: MemoryFileSy
     assert (desired.cluster_id, desired.topics) == (CLUSTER, {"id": TOPIC})
     assert list(desired.partitions.values()) == [PARTITION]
     assert desired.next_producer_id == 1000
+
+
+LOSSES: list[tuple[Survives, Survives]] = [
+    ("all", "all"),
+    ("flushed", "flushed"),
+    ("torn", "torn"),
+    ("flushed", "all"),
+]
+
+
+@pytest.mark.parametrize(("contents", "names"), LOSSES)
+def test_a_first_start_that_ends_anywhere_is_harmless_to_the_next(
+    contents: Survives, names: Survives
+) -> None:
+    for operation in itertools.count():
+        fs = MemoryFileSystem()
+        fs.make_dir("/disk")
+        fs.sync_dir("/")
+        fs.stop_at(fs.operations + operation)
+        is_whole = False
+        with suppress(Stopped):
+            opened(fs)
+            is_whole = True
+        later = fs.crash(contents, names=names, seed=operation)
+        home = choose(Surveyor(later).survey("n", ["/disk/log"]), "n", new_id=CLUSTER)
+        log = MetadataLog(later, ManualClock(), home.log_dir, new_cluster=home.new_cluster)
+        assert log.desired.cluster_id == CLUSTER
+        log.close()
+        if is_whole:
+            assert not home.new_cluster
+            assert operation > 10
+            return
+
+
+def test_a_first_start_on_a_full_disk_leaves_nothing_behind() -> None:
+    for operation in itertools.count():
+        fs = MemoryFileSystem()
+        fs.make_dir("/disk/log")
+        fs.fail_at(fs.operations + operation, DiskFull)
+        try:
+            opened(fs)
+        except DiskFull:
+            assert fs.list_dir("/disk/log") in ([], [str(METADATA_PARTITION)])
+            opened(fs.crash())
+            continue
+        return
 
 
 def test_the_log_of_the_raylog_before_is_read_and_gone_on_with(fs: MemoryFileSystem) -> None:

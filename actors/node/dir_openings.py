@@ -1,0 +1,141 @@
+"""Opens the log dirs of a node beside each other, so that a disk that hangs holds up only its own.
+
+::
+
+    begun --+--> answered in time ----> the node begins with it
+            |
+            +--> silent --> answered late ----> told to ``late``
+
+The node begins when every dir has answered, or after PATIENCE_S where one of them can be used. A
+disk that hangs says nothing, so nothing follows from it: its dir is taken in when it answers.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from raylog.actors.node.online_dir import OnlineDir
+from raylog.actors.node.workers import work_failed
+from raylog.storage.errors import OutOfResources, RaylogError
+
+# For the identity of a dir, and a small file of each partition in it.
+PATIENCE_S = 10.0
+
+Outcome = OnlineDir | RaylogError
+# Does the jobs, each of a dir, and returns when all have ended. It may return earlier if some take
+# too long, and the given function says that what has ended is enough; those go on.
+Beside = Callable[[Mapping[str, Callable[[], None]], Callable[[], bool]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What became of the dirs by the time when the node begins; in the order of their paths."""
+
+    opened: tuple[OnlineDir, ...]
+    problems: Mapping[str, RaylogError]
+    silent: tuple[str, ...]
+
+
+class Openings:
+    """The log dirs of one start of a node."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        *,
+        open_dir: Callable[[str], OnlineDir],
+        is_fatal: Callable[[RaylogError], bool],
+        late: Callable[[str, Outcome], None],
+    ) -> None:
+        """``open_dir``: may wait for the disk; it is called once for each path, in some thread.
+
+        ``is_fatal``: whether no other dir matters after this error. ``late``: told, in the thread
+        of the dir, of one that answers after ``run`` has returned.
+        """
+        self._paths, self._open_dir = tuple(paths), open_dir
+        self._is_fatal, self._late = is_fatal, late
+        self._memory = threading.Lock()
+        self._outcomes: dict[str, Outcome] = {}
+        self._is_running = True
+
+    def run(self, beside: Beside) -> Answers:
+        """Open them. Raises OutOfResources where a thread cannot be started."""
+        try:
+            beside({path: self._job(path) for path in self._paths}, self._is_enough)
+        except RaylogError:
+            for dir in self._answers().opened:
+                dir.let_go()
+            raise
+        return self._answers()
+
+    def _answers(self) -> Answers:
+        """What is known now; who answers from now on is late."""
+        with self._memory:
+            self._is_running = False
+            outcomes = dict(self._outcomes)
+        opened: list[OnlineDir] = []
+        problems: dict[str, RaylogError] = {}
+        for path in self._paths:
+            outcome = outcomes.get(path)
+            if isinstance(outcome, OnlineDir):
+                opened.append(outcome)
+            elif outcome is not None:
+                problems[path] = outcome
+        silent = tuple(path for path in self._paths if path not in outcomes)
+        return Answers(opened=tuple(opened), problems=problems, silent=silent)
+
+    def _is_enough(self) -> bool:
+        """Whether the node can begin, or can never, whatever those say that are silent."""
+        with self._memory:
+            return any(
+                isinstance(outcome, OnlineDir) or self._is_fatal(outcome)
+                for outcome in self._outcomes.values()
+            )
+
+    def _job(self, path: str) -> Callable[[], None]:
+        return lambda: self._open(path)
+
+    def _open(self, path: str) -> None:
+        outcome: Outcome
+        try:
+            outcome = self._open_dir(path)
+        except RaylogError as error:
+            outcome = error
+        except Exception as error:  # our mistake; the start waits for an answer, whatever happens
+            outcome = work_failed(f"opening {path}", error)
+        with self._memory:
+            self._outcomes[path] = outcome
+            is_late = not self._is_running
+        if is_late:
+            self._late(path, outcome)
+
+
+def in_threads(patience_s: float = PATIENCE_S) -> Beside:
+    """Each in a thread of its own; those that take longer than ``patience_s`` may go on."""
+
+    def beside(jobs: Mapping[str, Callable[[], None]], is_enough: Callable[[], bool]) -> None:
+        ended = threading.Condition()
+        running = set(jobs)
+
+        def do(path: str) -> None:
+            jobs[path]()
+            with ended:
+                running.discard(path)
+                ended.notify_all()
+
+        for path in jobs:
+            thread = threading.Thread(target=do, args=[path], name=f"open-{path}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                raise OutOfResources(path, str(error)) from error
+        deadline_s = time.monotonic() + patience_s
+        with ended:
+            while running:
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0 and is_enough():
+                    return
+                ended.wait(left_s if left_s > 0 else None)
+
+    return beside

@@ -1,0 +1,134 @@
+"""A log dir that is silent when its node begins holds up no other; it is used when it answers."""
+
+import threading
+
+import pytest
+
+from raylog.actors.control import DirReport
+from raylog.actors.node.dir_openings import in_threads
+from raylog.actors.node.dirs import Found
+from raylog.storage.errors import DuplicateLogDir, InconsistentClusterId, LogLocked
+from raylog.storage.log_dir import LogDir
+from raylog.storage.state.properties import CLEAN_SHUTDOWN, random_id
+from raylog.storage.testing.waiting import DEADLINE_S, wait_for
+from tests.unit.actors.node.disks import CLUSTER, LOG, A, B, Disks, HangingFileSystem
+
+NO_PATIENCE = in_threads(0.0)
+
+
+class Late:
+    """What is told of a dir that answers late."""
+
+    def __init__(self) -> None:
+        self._told = threading.Event()
+        self._found: Found | None = None
+
+    def __call__(self, found: Found) -> None:
+        self._found = found
+        self._told.set()
+
+    @property
+    def found(self) -> Found:
+        assert self._told.wait(DEADLINE_S)
+        assert self._found is not None
+        return self._found
+
+
+class Silent:
+    """Two log dirs, with a log in each; the first one's disk hangs when the node begins."""
+
+    def __init__(self) -> None:
+        self.fs = HangingFileSystem()
+        before = Disks(self.fs).start()
+        before.make()
+        before.work.let_go()
+        self.ids = {path: before.id_of(path) for path in (A, B)}
+        self.disks = Disks(self.fs, beside=NO_PATIENCE)
+        self.late = Late()
+
+    def open(self) -> tuple[DirReport, ...]:
+        self.fs.hang(A)
+        return self.disks.work.open([A, B], self.late).dirs
+
+
+@pytest.fixture
+def silent() -> Silent:
+    return Silent()
+
+
+def test_a_dir_that_is_silent_holds_up_no_other(silent: Silent) -> None:
+    [online, offline] = silent.open()
+    assert (online.path, online.state) == (B, "online")
+    assert (offline.path, offline.state, offline.directory_id) == (A, "offline", None)
+    assert "has not answered" in offline.why
+    assert silent.disks.work.online() == [silent.ids[B]]
+    [unusable] = silent.disks.work.unusable()
+    assert (unusable.path, unusable.advice.split(":")[0]) == (A, "wait")
+    silent.fs.let_go()
+
+
+def test_it_is_used_when_it_answers(silent: Silent) -> None:
+    silent.open()
+    silent.fs.let_go()
+    [dir] = silent.late.found.dirs
+    assert (dir.directory_id, dir.state, dir.is_read_back) == (silent.ids[A], "online", False)
+    assert [folder.partition for folder in silent.late.found.folders] == [LOG.partition]
+    assert silent.disks.work.online() == [silent.ids[B], silent.ids[A]]
+    assert silent.disks.work.unusable() == []
+    assert silent.disks.work.checkpointed(silent.ids[A], LOG.partition).log_start_offset == 0
+
+
+def test_one_that_answers_late_and_cannot_be_used_is_told_why(silent: Silent) -> None:
+    silent.open()
+    silent.fs.write_file(f"{A}/meta.properties", silent.fs.read_file(f"{B}/meta.properties"))
+    silent.fs.let_go()
+    [dir] = silent.late.found.dirs
+    assert (dir.path, dir.state) == (A, "offline")
+    assert dir.why.startswith(DuplicateLogDir(A, B, "have the same directory.id").problem)
+    LogDir(silent.fs, A, CLUSTER, 1)  # it is unlocked
+
+
+def test_a_node_all_of_whose_dirs_are_silent_waits_for_the_first(silent: Silent) -> None:
+    silent.fs.hang(A)
+    found: list[Found] = []
+    starting = threading.Thread(
+        target=lambda: found.append(silent.disks.work.open([A], silent.late)), daemon=True
+    )
+    starting.start()
+    assert silent.fs.has_begun.wait(DEADLINE_S)
+    assert not found
+    silent.fs.let_go()
+    starting.join(DEADLINE_S)
+    assert [dir.state for dir in found[0].dirs] == ["online"]
+
+
+def test_where_the_node_cannot_begin_a_silent_dir_is_unlocked_when_it_answers() -> None:
+    silent = Silent()
+    silent.fs.remove(f"{B}/meta.properties")
+    LogDir(silent.fs, B, random_id(), 1).close(clean=False)
+    with pytest.raises(InconsistentClusterId):
+        silent.open()
+    silent.fs.let_go()
+    wait_for(lambda: is_free(silent))
+
+
+def test_one_that_answers_after_the_end_is_unlocked_and_the_end_was_not_clean(
+    silent: Silent,
+) -> None:
+    silent.open()
+    assert not silent.disks.work.unlock({}, set())
+    silent.fs.let_go()
+    wait_for(lambda: is_free(silent))
+    assert silent.fs.exists(f"{B}/{CLEAN_SHUTDOWN}")
+    assert silent.disks.work.online() == []
+
+
+def is_free(silent: Silent) -> bool:
+    """Whether nobody has the lock of the dir that was silent, once its thread is over."""
+    if any(thread.name == f"open-{A}" for thread in threading.enumerate()):
+        return False
+    try:
+        LogDir(silent.fs, A, CLUSTER, 1)
+    except LogLocked:
+        return False
+    return True
