@@ -381,6 +381,20 @@ class RayNotFound(RaylogError):
     )
 
 
+class TokenNotMade(RaylogError):
+    """Ray is to want a token, and none could be written. Nothing was started."""
+
+    code, error_name = 15, "COORDINATOR_NOT_AVAILABLE"
+    fields = ("why",)
+    why: str
+    template = (
+        "the token for Ray could not be written to ~/.ray/auth_token ({why}); make that folder "
+        "writable, or name a file with a token in RAY_AUTH_TOKEN_PATH. Without a token, everybody "
+        "who reaches this machine's ports can run code: if nobody else does, set "
+        "RAY_AUTH_MODE=disabled"
+    )
+
+
 class RayNotStarted(RaylogError):
     """Ray could not be started on this machine. Nothing of the broker was started."""
 

@@ -238,6 +238,7 @@ class LogDirStatus(NamedTuple):
     damaged_files: tuple[str, ...] = ()  # checkpoints of which a damaged one is kept as .corrupt
     strays: tuple[str, ...] = ()  # the names of folders that belong to no topic; they are kept
     todo: str = ""  # what to do about the problem; empty where the disk has failed
+    is_private: bool = True  # nobody but its owner has permissions on it, as far as is known
 
     @classmethod
     def offline(

@@ -31,6 +31,7 @@ OF_ERROR = (*OF_PARTITION, "error")
 OF_KIND = (*OF_PARTITION, "kind")
 OF_NODE = ("node",)
 OF_DIR = ("node", "log_dir")
+OF_BROKER = ("namespace",)
 # Seconds. An append by Ray call is served in about 0.0001; a flush of a busy disk takes a second.
 BOUNDARIES = [
     0.0001,
@@ -158,7 +159,17 @@ METRICS = (
         "Files that recovery set aside and that nobody has restored or dropped yet.",
         tags=OF_PARTITION,
     ),
-    _gauge("raylog_aside_bytes", "Size of these files.", tags=OF_PARTITION, unit="bytes"),
+    _gauge(
+        "raylog_asides_to_decide",
+        "Of these files, those that may hold records: somebody has to restore or drop them.",
+        tags=OF_PARTITION,
+    ),
+    _gauge(
+        "raylog_aside_bytes",
+        "Size of all files that were set aside.",
+        tags=OF_PARTITION,
+        unit="bytes",
+    ),
     # of each node, from its LogManager
     _gauge("raylog_partitions", "Partitions that the node serves.", tags=OF_NODE),
     _gauge(
@@ -181,6 +192,58 @@ METRICS = (
         "Size of the partitions in the log dir.",
         tags=OF_DIR,
         unit="bytes",
+    ),
+    _gauge(
+        "raylog_log_dir_total_bytes",
+        "Size of the log dir's file system.",
+        tags=OF_DIR,
+        unit="bytes",
+    ),
+    # of the broker, from its Controller
+    _gauge(
+        "raylog_controller_epoch",
+        "Epoch of the Controller. It rises with each life of a Controller.",
+        tags=OF_BROKER,
+    ),
+    _gauge(
+        "raylog_partitions_away",
+        "Partitions that no node serves or opens, also those of nodes that are away.",
+        tags=OF_BROKER,
+    ),
+    _gauge(
+        "raylog_partitions_opening",
+        "Partitions that are being created or opened.",
+        tags=OF_BROKER,
+    ),
+    _gauge(
+        "raylog_nodes_silent",
+        "Nodes whose LogManager has not reported for 10 s.",
+        tags=OF_BROKER,
+    ),
+    _gauge(
+        "raylog_nodes_without_upkeep",
+        "Nodes on which an actor of retention or compaction has been missing for 30 s.",
+        tags=OF_BROKER,
+    ),
+    _gauge(
+        "raylog_log_dirs_suspect",
+        "Log dirs that are online and take no orders, because their disk does not answer.",
+        tags=OF_BROKER,
+    ),
+    _gauge(
+        "raylog_metadata_failed",
+        "1 if a write of the metadata has failed, so that nothing can be changed.",
+        tags=OF_BROKER,
+    ),
+    _gauge(
+        "raylog_metadata_older",
+        "1 if the metadata is older than what nodes have obeyed, so that nothing is decided.",
+        tags=OF_BROKER,
+    ),
+    _gauge(
+        "raylog_metadata_reserve_missing",
+        "1 if the metadata's reserve of room is not whole.",
+        tags=OF_BROKER,
     ),
     # of each node, from its CompactionActor
     _counter("raylog_compaction_rounds", "Completed rounds of compaction.", tags=OF_NODE),

@@ -58,7 +58,7 @@ def start(
 
     Raises InvalidConfig, InvalidLogDir, LogLocked, MetadataMissing, MetadataUnreadable,
     MetadataInDoubt, OlderMetadata, InconsistentClusterId, SeveralClusters, BrokerRunning,
-    RayNotFound, RayNotStarted, DuplicateLogDir; nothing is left running then.
+    RayNotFound, RayNotStarted, TokenNotMade, DuplicateLogDir; nothing is left running then.
     """
     settings = (
         read_config_file(config) if isinstance(config, str | os.PathLike) else dict(config or {})

@@ -26,4 +26,5 @@ while read -r disk; do
         echo "LABEL=$label $folder ext4 noatime,nofail 0 2" | sudo tee -a /etc/fstab >/dev/null
     mountpoint -q "$folder" || sudo mount "$folder"
     sudo chown "$(id -u):$(id -g)" "$folder"
+    sudo chmod 700 "$folder"
 done < <(lsblk -dnpro NAME,TYPE | awk '$2 == "disk" {print $1}' | sort)

@@ -17,6 +17,7 @@ from typing import TypeVar
 from weakref import finalize
 
 from raylog.storage.disk_errors import storage_error
+from raylog.storage.permissions import open_private
 
 Answer = TypeVar("Answer")
 
@@ -42,7 +43,7 @@ class Descriptor:
     def __init__(self, path: str, flags: int) -> None:
         """Open ``path``; raises OSError."""
         self.number = -1
-        self.number = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        self.number = open_private(path, flags)
         self.path = path
         self.is_writable = flags & os.O_ACCMODE != os.O_RDONLY
         status = os.fstat(self.number)

@@ -6,6 +6,7 @@ import os
 
 from raylog.storage.disk_errors import named_errors, storage_error
 from raylog.storage.errors import LogLocked
+from raylog.storage.permissions import open_private
 
 # What a lock answers that another process has; ENOENT: that process has just removed the file.
 _HELD_BY_ANOTHER = (errno.EAGAIN, errno.EACCES, errno.ENOENT)
@@ -24,7 +25,7 @@ class RealLock:
         self._path, self._is_file = path, not os.path.isdir(path)
         flags = os.O_RDWR | os.O_CREAT if self._is_file else os.O_RDONLY
         with named_errors(path):
-            self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+            self._descriptor = open_private(path, flags)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if self._is_file:

@@ -1,9 +1,9 @@
 """The disk, as an argument. ``storage`` touches files only through a :class:`FileSystem`.
 
-There are two: :class:`RealFileSystem` here, which with ``descriptors.py`` is the only code of
-``storage`` that calls ``os``, and ``storage.testing.memory``, which can lose power. Both turn the
-system's errors into a :class:`StorageError` (``disk_errors.py`` says which), and neither tries a
-call again.
+There are two: :class:`RealFileSystem` here, which with ``descriptors.py`` and ``permissions.py`` is
+the only code of ``storage`` that calls ``os``, and ``storage.testing.memory``, which can lose
+power. Both turn the system's errors into a :class:`StorageError` (``disk_errors.py`` says which),
+and neither tries a call again.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from stat import S_ISDIR
-from typing import NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.descriptors import (
@@ -31,6 +31,7 @@ from raylog.storage.errors import (
     TemporaryFileLost,
 )
 from raylog.storage.file_lock import RealLock
+from raylog.storage.permissions import is_private, make_private_dirs, open_private
 from raylog.storage.records import kernel
 
 # Python's posix_fallocate would make the file longer, and its end could not be told from its data.
@@ -159,7 +160,7 @@ class FileSystem(Protocol):
         """The names in a folder, sorted."""
 
     def make_dir(self, path: str) -> None:
-        """Make a folder and its parents; fine if it is there."""
+        """Make a folder and its parents, its user's alone; fine if it is there."""
 
     def remove(self, path: str) -> None:
         """Remove a file; fine if it is gone."""
@@ -182,6 +183,9 @@ class FileSystem(Protocol):
 
     def stat(self, path: str) -> FileStat | None:
         """A file's facts; None if it is gone."""
+
+    def is_private(self, path: str) -> bool:
+        """Whether nobody but its owner has any permission on a folder or file."""
 
     def room(self, path: str) -> Room:
         """Of the file system that ``path`` is on."""
@@ -467,7 +471,7 @@ class RealFileSystem:
         return RealFile(path, self._sealed_files, create=create)
 
     def _open(self, path: str, flags: int) -> int:
-        return self._sealed_files.making_room(lambda: os.open(path, flags | os.O_CLOEXEC, 0o644))
+        return self._sealed_files.making_room(lambda: open_private(path, flags))
 
     def exists(self, path: str) -> bool:
         return self._status(path) is not None
@@ -490,7 +494,7 @@ class RealFileSystem:
 
     def make_dir(self, path: str) -> None:
         with named_errors(path):
-            os.makedirs(path, exist_ok=True)
+            make_private_dirs(path)
 
     def remove(self, path: str) -> None:
         with named_errors(path):
@@ -519,7 +523,10 @@ class RealFileSystem:
             return file.read()
 
     def write_file(self, path: str, content: Buffer, *, flush: bool = True) -> None:
-        with named_errors(path), self._sealed_files.making_room(lambda: open(path, "wb")) as file:
+        def opened() -> BinaryIO:
+            return open(path, "wb", opener=open_private)
+
+        with named_errors(path), self._sealed_files.making_room(opened) as file:
             file.write(content)
             file.flush()
             if flush:
@@ -541,6 +548,10 @@ class RealFileSystem:
         if status is None:
             return None
         return FileStat(status.st_ino, status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def is_private(self, path: str) -> bool:
+        with named_errors(path):
+            return is_private(os.stat(path).st_mode)
 
     def room(self, path: str) -> Room:
         with named_errors(path):
@@ -577,7 +588,7 @@ class RealFileSystem:
     def can_write(self, folder: str) -> bool:
         probe = os.path.join(folder, ".probe")
         try:
-            os.close(os.open(probe, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            os.close(open_private(probe, os.O_CREAT | os.O_WRONLY))
             os.unlink(probe)
         except OSError as error:
             if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):

@@ -21,6 +21,8 @@ def export_dirs(
             continue
         exporter.gauge("raylog_log_dir_usable_bytes", dir.usable_bytes, log_dir=dir.path)
         exporter.gauge("raylog_log_dir_size_bytes", dir.size_bytes, log_dir=dir.path)
+        if dir.total_bytes:  # it has been measured
+            exporter.gauge("raylog_log_dir_total_bytes", dir.total_bytes, log_dir=dir.path)
     exporter.gauge("raylog_partitions", partitions)
     exporter.gauge("raylog_partitions_offline", offline)
     exporter.gauge("raylog_partitions_to_load", to_load)

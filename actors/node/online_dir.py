@@ -499,6 +499,7 @@ class OnlineDir:
             size_bytes = sum(folder_bytes(self._fs, folder) for folder in folders)
             total_bytes, usable_bytes = self._fs.room(self.path)
             damaged_files = tuple(self._log_dir.damaged_files())
+            is_private = self._fs.is_private(self.path)
         except StorageError as error:
             failure = self.disk_failure(error)
             problem = (failure or error).problem
@@ -519,6 +520,7 @@ class OnlineDir:
             to_load=to_load,
             damaged_files=damaged_files,
             strays=tuple(sorted(listing.strays)),
+            is_private=is_private,
         )
 
     # -- the end -----------------------------------------------------------------------------------

@@ -36,6 +36,8 @@ def export_opening(report: OpeningReport, exporter: Exporter) -> None:
         exporter.gauge("raylog_mended_files", total.files, kind=total.kind)
         exporter.gauge("raylog_mended_bytes", total.size_bytes, kind=total.kind)
     exporter.gauge("raylog_asides", len(report.asides))
+    undecided = [aside for aside in report.asides if not aside.is_unfinished]
+    exporter.gauge("raylog_asides_to_decide", len(undecided))
     exporter.gauge("raylog_aside_bytes", sum(aside.size_bytes for aside in report.asides))
 
 

@@ -10,7 +10,7 @@ nobody answers             tries for minutes                 probes the address 
 the cluster wants a token  given an address, looks for none  always looks for one
 =========================  ================================  ================================
 
-The token is in ``~/.ray/auth_token``.
+Whose token is used: ``tokens.py``. Where this module starts Ray, Ray wants one.
 """
 
 import os
@@ -32,8 +32,8 @@ from raylog.actors.errors import (
 from raylog.actors.runtime.ray_private import (
     addresses_here,
     latest_address,
-    use_token_if_there,
 )
+from raylog.actors.runtime.tokens import use_token_if_there, want_token
 from raylog.storage.errors import RaylogError
 
 _joining = threading.Lock()  # held by the thread that connects this process
@@ -42,6 +42,11 @@ LOCAL = "local"  # Ray's word for a cluster of one's own
 PROBE_TIMEOUT_S = 5.0
 # Spark's executors and a user's own tasks each ask Ray for a CPU; a laptop has few.
 MIN_DECLARED_CPUS = 8
+# Ray refuses who has no token, or a wrong one, without saying so to the program.
+_TOKEN_HINT = (
+    "; if it wants a token, give that of the user who started it, as a file in RAY_AUTH_TOKEN_PATH "
+    "or ~/.ray/auth_token, and leave RAY_AUTH_MODE unset or set it to token"
+)
 
 
 # Whether this process was forked off from one that was connected: Ray does not work here.
@@ -102,7 +107,7 @@ def join_or_start_ray(address: str | None = None, options: Mapping[str, Any] | N
 
     Nothing is done where the process is connected already. Ray is started where neither
     ``address`` nor RAY_ADDRESS says otherwise; ``options`` go to ``ray.init`` then. Raises
-    RayNotFound, RayNotStarted.
+    RayNotFound, RayNotStarted, TokenNotMade.
     """
     if is_connected():
         return False
@@ -113,6 +118,7 @@ def join_or_start_ray(address: str | None = None, options: Mapping[str, Any] | N
     settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", **(options or {})}
     settings.setdefault("num_cpus", max(MIN_DECLARED_CPUS, os.cpu_count() or 1))
     settings.setdefault("include_dashboard", False)
+    want_token()
     try:
         ray.init(LOCAL, **settings)
     except (TypeError, ValueError, OSError):
@@ -208,4 +214,7 @@ def _join(address: str) -> None:
     try:
         ray.init(address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, AuthenticationError, RuntimeError, ValueError) as error:
-        raise RayNotFound(address, " ".join(str(error).split())) from error
+        why = " ".join(str(error).split()) or "it refuses this process"
+        if isinstance(error, ConnectionError):  # its port answers
+            why += _TOKEN_HINT
+        raise RayNotFound(address, why) from error

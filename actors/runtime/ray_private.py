@@ -8,7 +8,7 @@ what                                       Ray has it           without it
 =========================================  ===================  ====================================
 the addresses of this machine's clusters   2.52 and later       RayNotFound: give the address
 the address that ``ray start`` left last   2.52 and later       the clusters are tried by address
-the token in ``~/.ray/auth_token``         2.60, not in 2.52    used only where RAY_AUTH_MODE=token
+tokens, when Ray is imported already       2.52 and later       used only with RAY_AUTH_MODE=token
 Ray's messages to a driver, as a function  2.52 and later       Ray prints its paragraphs
 =========================================  ===================  ====================================
 
@@ -18,6 +18,7 @@ Ray's messages to a driver, as a function  2.52 and later       Ray prints its p
 import logging
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import ray
@@ -54,14 +55,15 @@ def latest_address() -> str | None:
     return address
 
 
-def use_token_if_there() -> None:
-    """Have Ray send the token of ``~/.ray/auth_token``, unless it is told otherwise."""
-    with suppress(ImportError):
-        from ray._private.authentication.authentication_token_setup import (
-            maybe_enable_token_auth_if_token_available,
-        )
+def turn_tokens_on() -> None:
+    """Have this process, and Ray where it starts it, use tokens. See ``tokens.py``.
 
-        maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+    Ray has read the environment when it was imported, and may have looked for a token already.
+    """
+    with suppress(ImportError, AttributeError):
+        raylet: Any = import_module("ray._raylet")
+        raylet.Config.initialize("")
+        raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def take_messages(tell: Callable[[str], None]) -> None:

@@ -3,14 +3,16 @@
 Run it as ``python -m raylog.cluster.cli.metrics_doc``.
 """
 
-from raylog.actors.metrics import BOUNDARIES, METRICS, Metric
+from raylog.actors.metrics import BOUNDARIES, METRICS, OF_BROKER, Metric
 
 _HEAD = """# Metrics
 
 raylog's actors report through Ray's metrics: Ray collects them on every node, and Prometheus reads
 them there, together with Ray's own metrics. [OPERATIONS.md](OPERATIONS.md#monitoring) explains how
 to set this up, and how to load the dashboard,
-[configs/grafana/raylog.json](../configs/grafana/raylog.json). This page is generated:
+[configs/grafana/raylog.json](../configs/grafana/raylog.json), and the alert rules,
+[configs/prometheus/raylog_alerts.yaml](../configs/prometheus/raylog_alerts.yaml). This page is
+generated:
 `python -m raylog.cluster.cli.metrics_doc > docs/METRICS.md`.
 
 The names here are those that Prometheus sees: Ray puts `ray_` before each name and `_total` after
@@ -18,7 +20,7 @@ a counter's name. A histogram has `_bucket`, `_sum` and `_count`. Ray adds the t
 `SessionName` and `WorkerId` to those listed here.
 
 """
-# Groups of the metrics that have the tag "node". All other metrics belong to partitions.
+# Groups of the metrics that have the tag "node". All others belong to the broker, or partitions.
 _GROUPS = (
     ("Nodes and disks", "From each node's LogManager.", ("raylog_partitions", "raylog_log_dir")),
     ("Compaction", "From each node's CompactionActor.", ("raylog_compaction_",)),
@@ -36,8 +38,12 @@ _GROUPS = (
 def page() -> str:
     """The whole page."""
     of_nodes = [metric for metric in METRICS if "node" in metric.tags]
-    of_partitions = [metric for metric in METRICS if metric not in of_nodes]
-    parts = [_section("Partitions", "From each partition's LogActor.", of_partitions)]
+    of_brokers = [metric for metric in METRICS if metric.tags == OF_BROKER]
+    of_partitions = [metric for metric in METRICS if metric not in (*of_nodes, *of_brokers)]
+    parts = [
+        _section("Partitions", "From each partition's LogActor.", of_partitions),
+        _section("The broker", "From its Controller.", of_brokers),
+    ]
     for title, whose, prefixes in _GROUPS:
         parts.append(
             _section(

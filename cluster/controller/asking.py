@@ -33,6 +33,7 @@ from raylog.cluster.controller.describe import (
 )
 from raylog.cluster.controller.events import Asked
 from raylog.cluster.controller.instructions import Altered, Answered
+from raylog.cluster.controller.meters import numbers
 from raylog.cluster.controller.records import DirRecord, PartitionRecord, TopicRecord
 from raylog.cluster.controller.requests import Requests
 from raylog.cluster.controller.settings import broker_entries, topic_entries
@@ -85,6 +86,10 @@ class Lookups:
 
     def log_dirs(self) -> list[LogDirStatus]:
         return describe.describe_log_dirs(self._snapshot())
+
+    def numbers(self) -> dict[str, float]:
+        """The Controller's metrics; see ``meters.py``."""
+        return numbers(self._snapshot())
 
     def problems(self) -> dict[str, str]:
         """What is wrong that no other look-up tells: subject -> why.

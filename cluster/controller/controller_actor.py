@@ -21,6 +21,7 @@ import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import ray
@@ -29,8 +30,10 @@ from raylog.actors.control import Report
 from raylog.actors.errors import BrokerRunning, NotController, NotLeader
 from raylog.actors.events import set_up_logs, warn
 from raylog.actors.messages import ConfigEntry, LogDirStatus
+from raylog.actors.metrics import Exporter, export_for_ever
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.nodes import is_restarted, own_name, own_node, own_node_id
+from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.cluster.client.connection import TopicMetadata
 from raylog.cluster.controller.copies import Home
 from raylog.cluster.controller.current import Current
@@ -73,11 +76,27 @@ class ControllerImpl:
         self._lives = Lives()
         if own_name():
             set_up_logs(own_name())
+            self._export()
         if self._is_begun:
             try:
                 threading.Thread(target=self._open_again, name="opening", daemon=True).start()
             except RuntimeError:  # no more threads: Ray starts a process again that has ended
                 os._exit(1)
+
+    def _export(self) -> None:
+        """Export metrics for as long as the process lives."""
+        exported = (Exporter(ray_metric, namespace=self._namespace), self._numbers)
+        with suppress(RuntimeError):  # no more threads: metrics are not worth the Controller
+            threading.Thread(
+                target=export_for_ever, args=exported, name="metrics", daemon=True
+            ).start()
+
+    def _numbers(self) -> Mapping[str, float]:
+        """Nothing while there is no metadata: that the metrics are missing is an alert."""
+        try:
+            return self._running().lookups.numbers()
+        except NotLeader:
+            return {}
 
     # -- the actor's life --------------------------------------------------------------------------
 

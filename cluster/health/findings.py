@@ -5,6 +5,7 @@ seconds even if an actor hangs. They also name the actors that did not answer. P
 same problem make one finding: a failed disk with a thousand partitions is one problem.
 """
 
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
@@ -24,7 +25,7 @@ from raylog.cluster.controller.describe import (
     UPKEEP_OF,
 )
 from raylog.cluster.controller.reserve import RESERVE_BYTES
-from raylog.cluster.health.facts import ERROR, WARNING, Facts, Finding, named
+from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding, named
 from raylog.cluster.health.recovery import damaged, gaps, mended, recovering, set_aside
 from raylog.storage.state.checkpoints import (
     CLEANER_OFFSETS,
@@ -86,7 +87,28 @@ def findings(facts: Facts) -> list[Finding]:
 
 def notes(facts: Facts) -> list[Finding]:
     """What is worth knowing, and no problem."""
-    return sorted(mended(facts), key=lambda finding: finding.what)
+    found = (*mended(facts), *_shared_dirs(facts))
+    return sorted(found, key=lambda finding: finding.what)
+
+
+def _shared_dirs(facts: Facts) -> Iterator[Finding]:
+    """Log dirs that raylog found with the permissions that they have, and left so."""
+    for log_dir in facts.log_dirs:
+        if log_dir.is_private:
+            continue
+        yield Finding(
+            severity=INFO,
+            subject=f"log dir {log_dir.path} of node {log_dir.node_id[:8]}",
+            what=(
+                "other users of that machine have permissions on it, so they may be able to read "
+                "records. What raylog makes in it is its own user's alone; what was there before "
+                "may not be"
+            ),
+            todo=(
+                f"`chmod 700 {shlex.quote(log_dir.path)}` on that machine, while the broker runs. "
+                "If others shall have permissions on it: nothing"
+            ),
+        )
 
 
 def _controller(facts: Facts) -> Iterator[Finding]:

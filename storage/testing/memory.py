@@ -165,6 +165,7 @@ class MemoryFileSystem:
         self._locked: set[str] = set()
         self.now_ms = T0  # the mtime of files written from now on
         self.is_read_only = False
+        self.shared: set[str] = set()  # paths at which others may look; only is_private() tells
         self.usable_bytes = TOTAL_BYTES  # what room() answers; only that
         self.size_bytes: int | None = None  # of all files together; None: there is always room
         self.log: list[str] = []  # every operation so far, as "verb path"
@@ -324,6 +325,11 @@ class MemoryFileSystem:
             if isinstance(node, Content)
             else None
         )
+
+    def is_private(self, path: str) -> bool:
+        if not self.exists(path):
+            raise FileGone(path)
+        return path not in self.shared
 
     def room(self, path: str) -> Room:
         if self.size_bytes is None:

@@ -19,6 +19,8 @@ from raylog.actors.runtime.names import NODE_LABEL
 from raylog.cluster.cli.main import app
 from tests.harness.paths import ROOT
 
+TOKEN = "~/.ray/auth_token"
+
 
 @pytest.fixture(scope="module")
 def cluster() -> dict[str, Any]:
@@ -36,6 +38,13 @@ def test_ray_itself_takes_it(cluster: dict[str, Any]) -> None:
     validate_config(prepare_config(cluster))
 
 
+def test_all_of_ray_wants_the_token_that_each_machine_gets(cluster: dict[str, Any]) -> None:
+    assert cluster["file_mounts"][TOKEN] == TOKEN
+    starts = [command for command in commands(cluster) if "ray start --" in command]
+    assert len(starts) == 2
+    assert all("RAY_AUTH_MODE=token" in command for command in starts)
+
+
 def commands(cluster: dict[str, Any]) -> list[str]:
     names = ("setup", "head_setup", "head_start_ray", "worker_start_ray")
     return [command for name in names for command in cluster[f"{name}_commands"]]
@@ -43,7 +52,7 @@ def commands(cluster: dict[str, Any]) -> list[str]:
 
 def test_head_and_workers_install_raylog_with_java_for_spark(cluster: dict[str, Any]) -> None:
     everywhere = "\n".join(cluster["setup_commands"])
-    (mounted,) = cluster["file_mounts"]
+    (mounted,) = (path for path in cluster["file_mounts"] if path != TOKEN)
     assert f'pip install -q "{mounted.replace("~", "$HOME")}[spark]"' in everywhere
     assert "openjdk-17" in everywhere
 

@@ -96,7 +96,9 @@ def test_operations_has_every_kind_of_what_recovery_does() -> None:
 def raylog_commands(page: str) -> list[list[str]]:
     """The arguments of every ``raylog ...`` in the page's code: blocks, lines of four spaces and
     `spans`."""
-    blocks = re.findall(r"^```(?:sh|bash)?\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    # Those of other languages, too: the end of one looks like the beginning of the next.
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    blocks = [block for language, block in fenced if language in ("", "sh", "bash")]
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     lines += re.findall(r"^ {4}(?:\$ )?(\S.*)", page, re.MULTILINE)
     found = []

@@ -179,7 +179,8 @@ def test_retentions_lag_is_the_age_of_the_oldest_segment_beyond_its_time(
 
 def test_what_opening_did_is_told_by_kind(sink: Sink) -> None:
     report = OpeningReport(
-        totals=(MendedTotal("cut", 1, 300),), asides=(AsideFile("a", 200), AsideFile("b", 100))
+        totals=(MendedTotal("cut", 1, 300),),
+        asides=(AsideFile("a", 200), AsideFile("b", 100), AsideFile("c", 50, is_unfinished=True)),
     )
     exporter = exporter_to(sink)
     for _ in range(2):
@@ -187,7 +188,8 @@ def test_what_opening_did_is_told_by_kind(sink: Sink) -> None:
     values = sink.values
     assert (values["raylog_mended_files"], values["raylog_mended_bytes"]) == (1, 300)
     assert sink.tags["raylog_mended_bytes"]["kind"] == "cut"
-    assert (values["raylog_asides"], values["raylog_aside_bytes"]) == (2, 300)
+    assert (values["raylog_asides"], values["raylog_aside_bytes"]) == (3, 350)
+    assert values["raylog_asides_to_decide"] == 2
 
 
 def test_a_node_tells_of_its_log_dirs(sink: Sink) -> None:
@@ -213,4 +215,11 @@ def test_a_node_tells_of_its_log_dirs(sink: Sink) -> None:
         4000,
         1000,
     )
+    assert values["raylog_log_dir_total_bytes"] == 9000
+
+
+def test_the_size_of_a_disk_that_was_not_measured_yet_is_not_told(sink: Sink) -> None:
+    unknown = LogDirStatus.offline("n1", "/a", "id", "")._replace(is_online=True)
+    export_dirs(Exporter(sink.make, node="n1"), [unknown], 0, 0)
+    assert "raylog_log_dir_total_bytes" not in sink.values
     assert sink.tags["raylog_log_dir_size_bytes"] == {"node": "n1", "log_dir": "/a"}

@@ -323,6 +323,13 @@ def test_a_folder_that_is_put_aside_is_kept(disks: Disks) -> None:
     assert disks.again().open().folders == ()
 
 
+def test_the_status_tells_whether_others_may_look_into_a_log_dir(disks: Disks) -> None:
+    assert disks.work.status(disks.id_of(A), "node").is_private
+    disks.fs.shared.add(A)
+    assert not disks.work.status(disks.id_of(A), "node").is_private
+    assert disks.work.status(disks.id_of(B), "node").is_private
+
+
 def test_another_topics_folder_is_not_put_aside(disks: Disks) -> None:
     disks.make()
     disks.put_aside(OTHER_TOPIC)

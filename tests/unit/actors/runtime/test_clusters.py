@@ -1,6 +1,7 @@
 """Which of a machine's Ray clusters a command turns to, with clusters that are no more than
 names."""
 
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -135,5 +136,21 @@ def test_a_ray_that_does_not_start_is_an_error_of_one_line(monkeypatch: pytest.M
 
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with pytest.raises(RayNotStarted, match=r"timed out during startup.*try again"):
         module.join_or_start_ray("local")
+
+
+@pytest.mark.parametrize("said", ["Failed to connect to Ray cluster", ""])
+def test_a_ray_that_refuses_this_process_may_want_a_token(
+    monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    def init(address: str, **_: Any) -> None:
+        raise ConnectionError(said)
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(RayNotFound, match=r"\(\w.* wants a token.*RAY_AUTH_TOKEN_PATH"):
+            module.join_ray(address)

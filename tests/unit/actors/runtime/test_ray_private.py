@@ -3,7 +3,9 @@
 import inspect
 import re
 import sys
+from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 import pytest
 import ray
@@ -12,8 +14,6 @@ from ray._private import services, worker
 from raylog.actors.errors import RayNotFound
 from raylog.actors.runtime import clusters, ray_private
 from tests.harness.paths import ROOT
-
-VERSION = tuple(int(part) for part in re.findall(r"\d+", ray.__version__)[:2])
 
 
 def parameters(function: object) -> list[str]:
@@ -33,11 +33,11 @@ def test_ray_tells_where_the_last_ray_start_was() -> None:
     assert isinstance(ray_private.latest_address(), str | None)
 
 
-@pytest.mark.skipif(VERSION < (2, 60), reason="this Ray takes a token by RAY_AUTH_MODE only")
-def test_ray_takes_the_token_of_the_home_folder() -> None:
-    from ray._private.authentication import authentication_token_setup as setup
-
-    assert parameters(setup.maybe_enable_token_auth_if_token_available) == ["warn_if_disabled"]
+def test_ray_reads_its_environment_again_and_looks_for_a_token_again() -> None:
+    raylet: Any = import_module("ray._raylet")
+    assert callable(raylet.Config.initialize)
+    assert callable(raylet.AuthenticationTokenLoader.instance().reset_cache)
+    ray_private.turn_tokens_on()
 
 
 def test_ray_gives_a_driver_its_messages_by_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,8 +66,7 @@ def test_nothing_else_of_ray_is_private() -> None:
 @pytest.fixture
 def another_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Ray whose private modules are others."""
-    for name in ("services", "authentication.authentication_token_setup"):
-        module = f"ray._private.{name}"
+    for module in ("ray._private.services", "ray._raylet"):
         monkeypatch.setitem(sys.modules, module, ModuleType(module))
     monkeypatch.setattr(ray, "__version__", "9.9.9")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
@@ -83,5 +82,4 @@ def test_without_it_the_error_says_which_ray_and_what_to_do() -> None:
 def test_with_an_address_nothing_of_it_is_needed() -> None:
     with pytest.raises(RayNotFound, match=r"127\.0\.0\.1:1"):
         clusters.join_ray("127.0.0.1:1")
-    ray_private.use_token_if_there()
     assert ray_private.latest_address() is None

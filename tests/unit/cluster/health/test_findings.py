@@ -20,8 +20,8 @@ from raylog.cluster.controller.describe import (
     PartitionDescription,
     TopicDescription,
 )
-from raylog.cluster.health.facts import ERROR, WARNING, Facts, Finding
-from raylog.cluster.health.findings import findings
+from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding
+from raylog.cluster.health.findings import findings, notes
 from raylog.storage.log_dir import CHECKPOINTS
 from raylog.storage.state.checkpoints import LOG_START_OFFSETS
 
@@ -158,6 +158,15 @@ def test_folders_that_belong_to_nobody_are_told_until_somebody_decides() -> None
     assert (finding.severity, finding.subject) == (WARNING, "log dir /disk of node node-1")
     assert name in finding.what
     assert "remove the folder" in finding.todo
+
+
+def test_a_log_dir_that_others_may_look_into_is_noted_with_the_command_that_mends_it() -> None:
+    shared = log_dir()._replace(path="/disks/of us", is_private=False)
+    facts = Facts(log_dirs=[log_dir(), shared])
+    assert findings(facts) == []
+    (note,) = notes(facts)
+    assert (note.severity, note.subject) == (INFO, "log dir /disks/of us of node node-1")
+    assert "`chmod 700 '/disks/of us'`" in note.todo
 
 
 def test_a_log_manager_that_does_not_answer_is_an_error() -> None:
