@@ -7,18 +7,20 @@ of an earlier run.
 """
 
 import argparse
+import os
 import random
 import shutil
 import sys
 import time
 from pathlib import Path
 
-from tests.soak.nemesis import LONGEST_PAUSE_S, digest, schedule
+from tests.soak.disks import OWN_MOUNTS, begin_with_own_mounts
 from tests.soak.report import report
+from tests.soak.schedule import LONGEST_PAUSE_S, digest, schedule
 
 OUTPUT = Path("soak-output")
 # All kinds of faults come within these minutes of this seed.
-SHORT_MINUTES, SHORT_SEED = 0.6, 1
+SHORT_MINUTES, SHORT_SEED = 0.7, 33
 SHORT_PAUSE_S = 5.0
 DEFAULT_MINUTES, DEFAULT_RATE = 20.0, 2000.0
 
@@ -38,7 +40,7 @@ def main() -> int:
         "--short",
         action="store_true",
         help=f"{SHORT_MINUTES:g} minutes with seed {SHORT_SEED} and pauses of at most "
-        f"{SHORT_PAUSE_S:g} seconds, as CI runs it",
+        f"{SHORT_PAUSE_S:g} seconds (a raylet: twice that), as CI runs it",
     )
     parser.add_argument(
         "--rate", type=float, default=DEFAULT_RATE, help="approximate number of records per second"
@@ -52,6 +54,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.check:
         return report(arguments.check, None)
+    begin_with_own_mounts(sys.argv[1:])
     minutes = SHORT_MINUTES if arguments.short else arguments.minutes
     seed = arguments.seed
     if seed is None:
@@ -62,6 +65,10 @@ def main() -> int:
     folder.mkdir(parents=True)
     print(f"seed {seed}: {len(planned)} faults in {minutes:g} minutes, schedule {digest(planned)}")
     print(f"history and logs: {folder}", flush=True)
+    if OWN_MOUNTS not in os.environ:
+        print(
+            "no disk is filled: this user may not mount a file system (see `unshare`)", flush=True
+        )
     from tests.soak.run import run
 
     outcome = run(folder, seed, planned, arguments.rate)

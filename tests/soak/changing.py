@@ -1,9 +1,7 @@
 """A worker that does an operator's work: it makes and deletes topics, under the same names again
-and again, changes configs, adds partitions, moves them; and it asks for what must be refused."""
+and again, changes those in use (``administering.py``), and asks for what must be refused."""
 
 import time
-from collections.abc import Callable
-from typing import Any
 
 from raylog.actors.errors import TopicExists, UnknownTopicOrPartition
 from raylog.actors.messages import AppendResult
@@ -12,6 +10,7 @@ from raylog.cluster.client.producer import Producer
 from raylog.cluster.controller.describe import TopicDescription
 from raylog.storage.errors import CorruptRecord, OutOfOrderSequence, RaylogError
 from raylog.storage.records.encode import encode_records
+from tests.soak.administering import churn_name, operate, tell_created
 from tests.soak.clients import (
     PATIENCE_S,
     RETRY_S,
@@ -29,6 +28,7 @@ from tests.soak.history import (
     NO_KEY,
     OK,
     Partition,
+    ProducerId,
     Send,
     TopicChange,
     ints,
@@ -36,8 +36,7 @@ from tests.soak.history import (
 from tests.soak.plan import FOR_EVER, Stable
 from tests.soak.producing import Burst, settle
 
-NAMES = 3
-MOST_PARTITIONS = 2
+FIRST_PARTITIONS = 2  # at most, of a new topic
 RECORDS = 30
 PAUSE_S = 0.5
 # What a log says of a batch that it has not written, nor ever will.
@@ -50,7 +49,7 @@ def change(worker: Worker, stable: list[Stable]) -> None:
     lives = 0
     while not worker.is_over(STOP_SENDING):
         lives += 1
-        name = f"churn-{worker.rng.randrange(NAMES)}"
+        name = churn_name(worker)
         try:
             if name in alive:
                 _delete(worker, alive.pop(name))
@@ -59,7 +58,7 @@ def change(worker: Worker, stable: list[Stable]) -> None:
                 alive[name] = described
                 _use(worker, described, f"{worker.name}.{lives}")
             _ask_for_refusals(worker, worker.rng.choice(stable), lives)
-            _operate(worker, worker.rng.choice(stable))
+            operate(worker, worker.rng.choice(stable))
         except Exception as error:
             worker.surprise(error)
         time.sleep(PAUSE_S)
@@ -73,7 +72,7 @@ def _create(worker: Worker, name: str) -> TopicDescription | None:
     invoked, outcome = time.monotonic_ns(), OK
     try:
         described = worker.broker.create_topic(
-            name, worker.rng.randint(1, MOST_PARTITIONS), FOR_EVER
+            name, worker.rng.randint(1, FIRST_PARTITIONS), FOR_EVER
         )
     except TopicExists:
         described, outcome = worker.patiently(lambda: worker.broker.describe_topic(name)), INFO
@@ -86,6 +85,7 @@ def _create(worker: Worker, name: str) -> TopicDescription | None:
     worker.writer.write(
         TopicChange("create", name, described.topic_id, invoked, now, outcome, KEEP)
     )
+    tell_created(worker, described, invoked, outcome)
     return described
 
 
@@ -163,69 +163,6 @@ def _send(worker: Worker, producer: Producer, partition: Partition, name: str) -
     )
 
 
-# -- an operator's work ----------------------------------------------------------------------------
-
-# What a topic may be told while it serves: the records' fate does not hang on it.
-SETTINGS: dict[str, tuple[Any, ...]] = {
-    "internal.segment.bytes": (40_000, 100_000, 400_000),
-    "index.interval.bytes": (0, 4096),
-    "compression.type": ("producer", "lz4", "uncompressed"),
-    "max.message.bytes": (1_048_588, 2_000_000),
-}
-
-
-def _operate(worker: Worker, topic: Stable) -> None:
-    """One change to a topic that is in use. What the broker cannot do now it says by name."""
-    try:
-        worker.rng.choice(OPERATIONS)(worker, topic)
-    except RaylogError as error:
-        print(f"{topic.name}: {type(error).__name__}: {error}", flush=True)
-
-
-def _configure(worker: Worker, topic: Stable) -> None:
-    key = worker.rng.choice(list(SETTINGS))
-    worker.broker.alter_topic_config(topic.name, {key: worker.rng.choice(SETTINGS[key])})
-
-
-def _extend(worker: Worker, topic: Stable) -> None:
-    """Not the stable ones, whose partitions the workers know by number."""
-    name = f"churn-{worker.rng.randrange(NAMES)}"
-    described = worker.broker.describe_topic(name)
-    worker.broker.add_partitions(name, len(described.partitions) + 1)
-
-
-def _delete_records(worker: Worker, topic: Stable) -> None:
-    """Of the topic whose records are deleted anyhow."""
-    if topic.may_delete:
-        partition = worker.rng.randrange(topic.partitions)
-        (start,) = worker.broker.list_offsets({(topic.name, partition): -2}).values()
-        worker.broker.delete_records(
-            topic.name, partition, (start or 0) + worker.rng.randrange(500)
-        )
-
-
-def _move(worker: Worker, topic: Stable) -> None:
-    """To another log dir of the partition's node, while it is written and read."""
-    broker = worker.broker
-    places = broker.describe_topic(topic.name).partitions
-    place = worker.rng.choice(places)
-    others = [
-        log_dir.directory_id
-        for log_dir in broker.log_dirs()
-        if log_dir.node_id == place.node_id and log_dir.directory_id != place.directory_id
-    ]
-    if others:
-        broker.move_partition(topic.name, place.partition, others[0])
-
-
-OPERATIONS: tuple[Callable[[Worker, Stable], None], ...] = (
-    _configure,
-    _extend,
-    _delete_records,
-    _move,
-)
-
-
 # -- what must be refused --------------------------------------------------------------------------
 
 
@@ -239,6 +176,7 @@ def _ask_for_refusals(worker: Worker, topic: Stable, lives: int) -> None:
     producer_id = worker.patiently(
         lambda: connection.new_producer_id(timeout_s=CALL_TIMEOUT_S).result()
     )
+    worker.writer.write(ProducerId(f"{worker.name}.{lives}", producer_id, time.monotonic_ns()))
     handle = worker.patiently(lambda: worker.broker.partition(topic.name, number))
     for name, sequence, is_damaged in (
         ("first", 0, False),

@@ -6,18 +6,20 @@ import random
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
 from raylog.actors.errors import TopicBusy
+from raylog.actors.runtime.calls import CALL_TIMEOUT_S
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import RaylogError
-from tests.soak.history import NO_KEY, Surprise, Writer
+from tests.soak.history import NO_KEY, ProducerId, Surprise, Writer
 
 Answer = TypeVar("Answer")
 
 # How long the broker may take to heal before a worker gives up and says so.
-PATIENCE_S = 180.0
+PATIENCE_S = 300.0
 RETRY_S = 0.2
 # Each worker gives ids of a range of its own.
 IDS_A_WORKER = 10**12
@@ -33,6 +35,7 @@ class Worker:
         self.broker, self.folder, self.name = broker, folder, f"w{number}"
         self.rng = random.Random(f"{seed}/{number}")
         self.ids = itertools.count(number * IDS_A_WORKER + 1)
+        self._asked: Future[int] | None = None  # for a producer id
         self.writer = Writer(folder / f"{self.name}.history")
 
     def is_over(self, what: str) -> bool:
@@ -44,6 +47,27 @@ class Worker:
         print(told, flush=True)
         line = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         self.writer.write(Surprise(self.name, time.monotonic_ns(), line[:500]))
+
+    def ask_for_producer_id(self) -> None:
+        """Ask the Controller for one more id, and take down that which was asked for before.
+
+        Returns at once: a Controller that is away holds nobody up.
+        """
+        if self._asked is not None:
+            if not self._asked.done():
+                return
+            self._take_down(self._asked)
+        self._asked = self.broker.connection().new_producer_id(timeout_s=CALL_TIMEOUT_S)
+
+    def _take_down(self, answer: "Future[int]") -> None:
+        try:
+            given = answer.result()
+        except RaylogError as error:
+            if not may_pass(error):
+                raise
+            print(f"{self.name}: no producer id: {error}", flush=True)
+            return
+        self.writer.write(ProducerId(f"{self.name}.asks", given, time.monotonic_ns()))
 
     def patiently(self, call: Callable[[], Answer]) -> Answer:
         """Repeat a call that changes nothing, while it ends with an error that passes by itself."""

@@ -1,7 +1,8 @@
 """The cluster of a run: three nodes on this machine, each with two log dirs of its own.
 
-The head holds Ray's own state (its GCS) and the Controller's log; it is not killed whole. The
-others are, and come back with their dirs under a new node id.
+The head holds Ray's own state (its GCS) and the Controller's log. It is not killed whole: Ray
+outlives its GCS only with an external store (Redis), which this cluster does not have. The others
+are killed, and come back with their dirs under a new node id.
 """
 
 from collections.abc import Iterator
@@ -11,6 +12,9 @@ from pathlib import Path
 from tests.harness.nodes import PATIENT_DETECTION, Nodes, running_nodes
 
 OTHERS = ("one", "two")
+# Whose disks can be filled, where this program may mount: one has the metadata. The other node's
+# are on the machine's own file system.
+SMALL_DISKS = ("head", "two")
 DIRS_A_NODE = ("a", "b")
 OBJECT_STORE_BYTES = 200 << 20
 # raylog's actors take none, and Ray starts a worker beforehand for each

@@ -9,14 +9,17 @@ import pyarrow as pa
 
 from raylog.cluster.client.consumer import Consumer
 from raylog.storage.errors import OffsetOutOfRange, RaylogError
-from tests.soak.clients import STOP_READING, Worker, identity_of, key_of
-from tests.soak.history import Ended, Partition, Poll, ints
+from tests.soak.clients import STOP_READING, Worker, identity_of, key_of, may_pass
+from tests.soak.history import Ended, EndOffset, Partition, Poll, ints
 from tests.soak.plan import Stable
 
 LIFE_S = (10.0, 60.0)
 # A new consumer begins so far behind a partition's end, at most.
 BEHIND = 20_000
-DRAIN_S = 180.0
+DRAIN_S = 300.0
+# A reader asks so often for the end of one partition, and waits so long for the answer.
+ASK_EVERY_S, ANSWER_S = 0.5, 5.0
+LATEST = -1
 Row = tuple[str, int, int, int, int]  # topic, partition, offset, id, key
 
 
@@ -30,6 +33,7 @@ def consume(worker: Worker, topics: list[Stable]) -> None:
                 end = time.monotonic() + worker.rng.uniform(*LIFE_S)
                 while time.monotonic() < end and not worker.is_over(STOP_READING):
                     reader.poll()
+                    reader.ask_for_an_end()
                 if worker.is_over(STOP_READING):
                     reader.drain()
         except Exception as error:
@@ -48,6 +52,7 @@ class Reader:
             for number in range(topic.partitions)
         }
         self._stretch = dict.fromkeys(self._partitions, 0)  # a seek begins another
+        self._asked_s = 0.0
         self._as_arrow = worker.rng.random() < 0.5
         names = [topic.name for topic in topics]
         self._consumer: Consumer = worker.patiently(
@@ -114,12 +119,36 @@ class Reader:
         self._stretch[key] += 1
         self._consumer.seek(*key, log_start_offset)
 
+    def ask_for_an_end(self) -> None:
+        """Now and then, the end of one partition: of the actor that this process has known."""
+        if time.monotonic() < self._asked_s + ASK_EVERY_S:
+            return
+        self._asked_s = time.monotonic()
+        broker = self._worker.broker
+        topic, number = self._worker.rng.choice(list(self._partitions))
+        invoked = time.monotonic_ns()
+        try:
+            log_actor = broker.log_actor(topic, number, timeout_s=0)
+            end = log_actor.offset_for_timestamp(LATEST).get(ANSWER_S)
+        except RaylogError as error:
+            if not may_pass(error):
+                raise
+            broker.forget(topic, number)
+            return
+        if end is not None:
+            told(self._worker, self._name, self._partitions[topic, number], invoked, end.offset)
+
+    def _ends(self) -> dict[tuple[str, int], int | None]:
+        """Of all partitions, asked for at once."""
+        invoked = time.monotonic_ns()
+        ends = self._worker.broker.list_offsets(dict.fromkeys(self._partitions, LATEST))
+        for key, end in ends.items():
+            told(self._worker, self._name, self._partitions[key], invoked, end or 0)
+        return ends
+
     def drain(self) -> None:
         """Read on to the end of every partition, or as far as one comes in time."""
-        broker = self._worker.broker
-        ends = self._worker.patiently(
-            lambda: broker.list_offsets(dict.fromkeys(self._partitions, -1))
-        )
+        ends = self._worker.patiently(self._ends)
         deadline = time.monotonic() + DRAIN_S
         while time.monotonic() < deadline and any(
             self._consumer.position(*key) < (end or 0) for key, end in ends.items()
@@ -129,6 +158,11 @@ class Reader:
             self._worker.writer.write(
                 Ended(self.name_of(key), partition, self._consumer.position(*key))
             )
+
+
+def told(worker: Worker, asker: str, partition: Partition, invoked: int, end: int) -> None:
+    """Take down a log's end as it was told just now."""
+    worker.writer.write(EndOffset(asker, partition, invoked, time.monotonic_ns(), end))
 
 
 def _of_table(table: pa.Table) -> Iterator[Row]:
@@ -161,8 +195,13 @@ def read_all(
     *,
     is_final: bool = True,
 ) -> None:
-    """Read a partition from its start to what is its end now."""
+    """Read a partition from its start to what is its end now, and take down where that is.
+
+    Not in the last read (``is_final``), where compaction may have dropped the last records: then
+    the look-up of the end tells.
+    """
     partition = Partition(topic, topic_id, number)
+    began = time.monotonic_ns()
     consumer = worker.patiently(
         lambda: worker.broker.consumer(topic, partitions=[number], from_="earliest", to="latest")
     )
@@ -181,3 +220,5 @@ def read_all(
                 is_final,
             )
         )
+    if not is_final:
+        told(worker, name, partition, began, consumer.position(topic, number))

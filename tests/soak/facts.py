@@ -6,7 +6,7 @@ of records.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -17,18 +17,29 @@ from tests.soak.history import (
     BOTH,
     COMPACT,
     DELETE,
+    FAIL,
     KEEP,
+    NEVER,
     NO_KEY,
     OK,
     Alive,
+    Batches,
     Bounds,
+    DeleteRecords,
     Ended,
+    EndOffset,
     Fault,
     Ints,
+    OfCluster,
+    OfPartition,
     Op,
     Partition,
     Poll,
+    ProducerId,
+    Restore,
     Send,
+    Setting,
+    SettingAtEnd,
     Surprise,
     TopicChange,
     ints,
@@ -42,9 +53,10 @@ class Sent(NamedTuple):
 
     value: Ints
     key: Ints
-    offset: Ints  # -1 unless acknowledged
+    offset: Ints  # -1 unless acknowledged, before another topic of this name could
     outcome: Ints
     producer: Ints
+    invoked: Ints
     completed: Ints
 
 
@@ -59,16 +71,48 @@ class Records(NamedTuple):
         return Records(*(column[chosen] for column in self))
 
 
+class Confirmed(NamedTuple):
+    """By when an offset was certainly in the log: somebody had its acknowledgement, or had read it.
+
+    Sorted by time; ``highest`` is the highest offset up to then.
+    """
+
+    time: Ints
+    highest: Ints
+
+    def before(self, times: Ints) -> Ints:
+        """The highest offset that was confirmed before each time; -1 where none was."""
+        at = np.searchsorted(self.time, times, "left")
+        return np.concatenate([ints([-1]), self.highest])[at]
+
+
 @dataclass
 class PartitionFacts:
-    """One partition."""
+    """One partition.
+
+    ``deleted_at``: when the first deletion of its topic began that may have been done. An answer to
+    a name after that may be of another topic of this name.
+    """
 
     partition: Partition
     policy: str = KEEP
     sends: list[Send] = field(default_factory=list)
     polls: list[Poll] = field(default_factory=list)
     ends: list[Ended] = field(default_factory=list)
+    end_offsets: list[EndOffset] = field(default_factory=list)
+    deletions: list[DeleteRecords] = field(default_factory=list)
+    batches: list[Batches] = field(default_factory=list)
     bounds: Bounds | None = None
+    deleted_at: int = NEVER
+
+    @cached_property
+    def first_lasting(self) -> int:
+        """Nothing may remove a record at or behind this offset, but compaction."""
+        assert self.bounds is not None, "it is asked of partitions that are there at the end"
+        if self.may_delete:
+            return self.bounds.log_start_offset
+        asked = [one.before for one in self.deletions if one.outcome != FAIL]
+        return min(self.bounds.log_start_offset, max(asked, default=0))
 
     @property
     def may_delete(self) -> bool:
@@ -79,20 +123,44 @@ class PartitionFacts:
         return self.policy in (COMPACT, BOTH)
 
     @cached_property
+    def producers(self) -> list[str]:
+        """The names of those that sent something, by their numbers in ``sent``."""
+        return list({send.producer: None for send in self.sends})
+
+    def holders(self) -> set[tuple[int, str]]:
+        """(producer id, name) of every producer whose batches lie on the disk.
+
+        A batch whose first record nobody knows says nothing.
+        """
+        known = np.flatnonzero(self.places >= 0)
+        known = known[np.argsort(self.places[known], kind="stable")]
+        offsets, owners = self.places[known], self.sent.producer[known]
+        found: set[tuple[int, str]] = set()
+        for batches in self.batches:
+            at = np.searchsorted(offsets, batches.offsets).clip(max=max(len(offsets) - 1, 0))
+            meets = offsets[at] == batches.offsets if len(offsets) else np.zeros(len(at), bool)
+            pairs = np.unique(
+                np.stack([batches.producer_ids[meets], owners[at[meets]]], axis=1), axis=0
+            )
+            found |= {(producer_id, self.producers[owner]) for producer_id, owner in pairs.tolist()}
+        return found
+
+    @cached_property
     def sent(self) -> Sent:
         """The last word about each record: its outcome comes after the line that it was sent."""
-        producers = {
-            name: number for number, name in enumerate({send.producer: 0 for send in self.sends})
-        }
+        producers = {name: number for number, name in enumerate(self.producers)}
         columns = Sent(
             _joined(send.values for send in self.sends),
             _joined(send.keys for send in self.sends),
             _joined(
-                send.offsets if send.outcome == OK else np.full(len(send.values), -1)
+                send.offsets
+                if send.outcome == OK and send.completed < self.deleted_at
+                else np.full(len(send.values), -1)
                 for send in self.sends
             ),
             _repeated(self.sends, [OUTCOMES[send.outcome] for send in self.sends]),
             _repeated(self.sends, [producers[send.producer] for send in self.sends]),
+            _repeated(self.sends, [send.invoked for send in self.sends]),
             _repeated(self.sends, [send.completed for send in self.sends]),
         )
         _, first = np.unique(columns.value, return_index=True)
@@ -102,8 +170,26 @@ class PartitionFacts:
 
     @cached_property
     def acked(self) -> Records:
-        chosen = self.sent.outcome == OUTCOMES[OK]
+        chosen = self.sent.offset >= 0
         return _by_offset(self.sent.offset[chosen], self.sent.value[chosen], self.sent.key[chosen])
+
+    @cached_property
+    def places(self) -> Ints:
+        """The offset of each record that was sent: as acknowledged, or as read; -1 if unknown."""
+        read_at = places(self.sent.value, self.read)
+        return np.where(self.sent.offset >= 0, self.sent.offset, read_at)
+
+    @cached_property
+    def confirmed(self) -> Confirmed:
+        ops: list[Send | Poll] = [*self.sends, *self.polls]
+        told = [
+            (op.completed, int(op.offsets.max()))
+            for op in ops
+            if len(op.offsets) and op.completed < self.deleted_at
+        ]
+        times, offsets = ints(time for time, _ in told), ints(offset for _, offset in told)
+        order = np.argsort(times, kind="stable")
+        return Confirmed(times[order], np.maximum.accumulate(offsets[order]))
 
     @cached_property
     def read(self) -> Records:
@@ -149,7 +235,11 @@ class History:
 
     partitions: dict[Partition, PartitionFacts] = field(default_factory=dict)
     topics: list[TopicChange] = field(default_factory=list)
-    alive: dict[str, str] = field(default_factory=dict)
+    alive: dict[str, Alive] = field(default_factory=dict)
+    settings: list[Setting] = field(default_factory=list)
+    settings_at_end: list[SettingAtEnd] = field(default_factory=list)
+    producer_ids: list[ProducerId] = field(default_factory=list)
+    restores: list[Restore] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     surprises: list[Surprise] = field(default_factory=list)
 
@@ -165,44 +255,98 @@ class History:
         completed = _joined(sent.completed for sent in columns)
         return value[order], names, home[order], completed[order]
 
+    @cached_property
+    def undoable(self) -> set[str]:
+        """The ids of topics of which a restore may have undone something."""
+        changes: list[TopicChange | Setting] = [*self.topics, *self.settings]
+        return {change.topic_id for change in changes if self.may_be_undone(change)}
+
+    def may_be_undone(self, change: TopicChange | Setting) -> bool:
+        """Whether a restore of the metadata may have undone it."""
+        return change.outcome == OK and any(
+            change.completed > restore.as_of and change.invoked < restore.completed
+            for restore in self.restores
+        )
+
 
 def gather(ops: Iterable[Op]) -> History:
     """Sort operations by what they are about."""
     history = History()
-    facts = history.partitions
-    policies: dict[str, str] = {}
     for op in ops:
-        if isinstance(op, Send | Poll | Ended | Bounds):
-            about = facts.setdefault(op.partition, PartitionFacts(op.partition))
-            _take(about, op)
-        elif isinstance(op, TopicChange):
-            history.topics.append(op)
-            if op.change == "create":
-                policies[op.topic_id] = op.policy
-        elif isinstance(op, Alive):
-            history.alive[op.topic] = op.topic_id
-        elif isinstance(op, Fault):
-            history.faults.append(op)
+        if isinstance(op, OfPartition):
+            facts = history.partitions
+            _take(facts.setdefault(op.partition, PartitionFacts(op.partition)), op)
         else:
-            history.surprises.append(op)
-    _tell_policies(facts, policies)
+            _take_of_cluster(history, op)
+    _tell_of_topics(history)
     return history
 
 
-def _take(about: PartitionFacts, op: Send | Poll | Ended | Bounds) -> None:
-    if isinstance(op, Send):
-        about.sends.append(op)
-    elif isinstance(op, Poll):
-        about.polls.append(op)
-    elif isinstance(op, Ended):
-        about.ends.append(op)
-    else:
-        about.bounds = op
+def _take(about: PartitionFacts, op: OfPartition) -> None:
+    match op:
+        case Send():
+            about.sends.append(op)
+        case Poll():
+            about.polls.append(op)
+        case Ended():
+            about.ends.append(op)
+        case EndOffset():
+            about.end_offsets.append(op)
+        case DeleteRecords():
+            about.deletions.append(op)
+        case Batches():
+            about.batches.append(op)
+        case Bounds():
+            about.bounds = op
 
 
-def _tell_policies(facts: Mapping[Partition, PartitionFacts], policies: Mapping[str, str]) -> None:
-    for partition, about in facts.items():
+def _take_of_cluster(history: History, op: OfCluster) -> None:
+    match op:
+        case TopicChange():
+            history.topics.append(op)
+        case Alive():
+            history.alive[op.topic] = op
+        case Setting():
+            history.settings.append(op)
+        case SettingAtEnd():
+            history.settings_at_end.append(op)
+        case ProducerId():
+            history.producer_ids.append(op)
+        case Restore():
+            history.restores.append(op)
+        case Fault():
+            history.faults.append(op)
+        case Surprise():
+            history.surprises.append(op)
+
+
+def _tell_of_topics(history: History) -> None:
+    """Each partition learns its topic's policy, and when the topic may have gone.
+
+    One that is there at the end was not deleted, whatever was asked for.
+    """
+    there = {topic.topic_id for topic in history.alive.values()} - history.undoable
+    policies: dict[str, str] = {}
+    deleted_at: dict[str, int] = {}
+    for change in history.topics:
+        if change.change == "create":
+            policies[change.topic_id] = change.policy
+        elif change.outcome != FAIL and change.topic_id not in there:
+            earlier = deleted_at.get(change.topic_id, NEVER)
+            deleted_at[change.topic_id] = min(earlier, change.invoked)
+    for partition, about in history.partitions.items():
         about.policy = policies.get(partition.topic_id, KEEP)
+        about.deleted_at = deleted_at.get(partition.topic_id, NEVER)
+
+
+def places(values: Ints, records: Records) -> Ints:
+    """The offset at which each value was read (the lowest, if there are several), or -1."""
+    if not len(records.value):
+        return np.full(len(values), -1)
+    order = np.argsort(records.value, kind="stable")
+    ordered = records.value[order]
+    at = np.searchsorted(ordered, values).clip(max=len(ordered) - 1)
+    return np.where(ordered[at] == values, records.offset[order][at], -1)
 
 
 def _joined(columns: Iterable[Ints]) -> Ints:

@@ -8,11 +8,15 @@ monotonic clock, which all processes share.
 
 A record is known by an id that is given once in a run. Ids of tombstones (records without a value)
 are negative.
+
+What an operator sets is a register: a config's value, a partition's log dir, the number of
+partitions. It is set by name (:data:`PARTITIONS`, :func:`config_of`, :func:`place_of`), and its
+value is text.
 """
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Self
+from typing import BinaryIO, NamedTuple, Self, get_args
 
 import msgpack
 import numpy as np
@@ -40,7 +44,11 @@ class Partition(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Records for one partition that a producer sent in this order. ``offsets`` where it is OK."""
+    """Records for one partition that a producer sent in this order. ``offsets`` where it is OK.
+
+    A producer's name is that of its worker and a number in it (``w1.7``). What follows a second dot
+    tells its batches apart that were sent without a Producer.
+    """
 
     producer: str
     partition: Partition
@@ -99,6 +107,77 @@ class Alive(NamedTuple):
 
     topic: str
     topic_id: str
+    partitions: int
+
+
+class EndOffset(NamedTuple):
+    """A log's end as somebody was told it: by a look-up, or by reading to the "latest" offset."""
+
+    asker: str
+    partition: Partition
+    invoked: int
+    completed: int
+    end_offset: int
+
+
+class Batches(NamedTuple):
+    """The batches of a partition that lie on its disk when all is over, but those of no producer
+    id."""
+
+    partition: Partition
+    offsets: Ints  # the base offset of each
+    producer_ids: Ints
+
+
+class DeleteRecords(NamedTuple):
+    """A request that all records below ``before`` be gone."""
+
+    partition: Partition
+    before: int
+    invoked: int
+    completed: int
+    outcome: str
+
+
+class Setting(NamedTuple):
+    """An operator set something of a topic. INFO also where it was refused: the next one tells."""
+
+    topic: str
+    topic_id: str
+    what: str
+    value: str
+    invoked: int
+    completed: int
+    outcome: str
+
+
+class SettingAtEnd(NamedTuple):
+    """What the broker says of a topic when all is over."""
+
+    topic: str
+    topic_id: str
+    what: str
+    value: str
+
+
+class ProducerId(NamedTuple):
+    """The Controller gave an id to somebody, who is known by a producer's name."""
+
+    asker: str
+    producer_id: int
+    at: int
+
+
+class Restore(NamedTuple):
+    """The cluster's metadata was put back to what it was at ``as_of``.
+
+    What was acknowledged since then, up to ``completed``, may be undone: topics, settings, places.
+    No record that is served before and after is lost by it, and no producer id is given again.
+    """
+
+    as_of: int
+    invoked: int
+    completed: int
 
 
 class Fault(NamedTuple):
@@ -117,10 +196,22 @@ class Surprise(NamedTuple):
     what: str
 
 
-Op = Send | Poll | Ended | Bounds | TopicChange | Alive | Fault | Surprise
-KINDS: dict[str, type] = {
-    kind.__name__: kind for kind in (Send, Poll, Ended, Bounds, TopicChange, Alive, Fault, Surprise)
-}
+OfPartition = Send | Poll | Ended | Bounds | EndOffset | DeleteRecords | Batches
+OfCluster = TopicChange | Alive | Setting | SettingAtEnd | ProducerId | Restore | Fault | Surprise
+Op = OfPartition | OfCluster
+KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Op)}
+
+PARTITIONS = "partitions"
+
+
+def config_of(key: str) -> str:
+    """What a setting of a topic's config is called."""
+    return f"config {key}"
+
+
+def place_of(partition: int) -> str:
+    """What a partition's log dir is called, as a setting."""
+    return f"log dir of {partition}"
 
 
 def ints(values: Iterable[int] = ()) -> Ints:

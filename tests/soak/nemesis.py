@@ -1,47 +1,22 @@
-"""Who kills what, and when. The schedule is a function of the seed; whom a fault meets depends on
-who lives then.
+"""Carries a schedule out: kills, stops and starts processes and nodes, fills and loses disks."""
 
-================  ==================================================================================
-kill-log          SIGKILL to a LogActor
-kill-manager      SIGKILL to a LogManager
-kill-controller   SIGKILL to the Controller
-kill-helper       SIGKILL to a CompactionActor or RetentionActor
-kill-pair         SIGKILL to two actors of different kinds, within a second
-pause-log         SIGSTOP to a LogActor, SIGCONT after a moment
-pause-manager     SIGSTOP to a LogManager, SIGCONT after up to a minute
-pause-controller  SIGSTOP to the Controller, SIGCONT after up to a minute
-kill-client       SIGKILL to a process that sends or reads; another takes its place
-kill-node         a whole node but the head, which comes back with its dirs after a moment
-================  ==================================================================================
-"""
-
-import hashlib
-import random
 import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from itertools import combinations
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.harness.nodes import ActorProcess, Nodes, send_signal
-from tests.soak.cluster import OTHERS
+from tests.soak.cluster import DIRS_A_NODE, OTHERS
+from tests.soak.disks import SmallDisk, put_back, take_away
 from tests.soak.history import Fault, Writer
+from tests.soak.mending import Mender
+from tests.soak.schedule import CALM, PAIRS, Planned
 from tests.soak.workers import Workers
 
-WEIGHTS = {
-    "kill-log": 6,
-    "kill-manager": 2,
-    "kill-controller": 2,
-    "kill-helper": 2,
-    "kill-pair": 3,
-    "pause-log": 3,
-    "pause-manager": 2,
-    "pause-controller": 2,
-    "kill-client": 1,
-    "kill-node": 2,
-}
 VICTIMS = {
     "kill-log": ("LogActor",),
     "kill-manager": ("LogManager",),
@@ -51,103 +26,46 @@ VICTIMS = {
     "pause-manager": ("LogManager",),
     "pause-controller": ("Controller",),
 }
-# Of which kinds the two of a kill-pair are.
-PAIRS = tuple(combinations(("kill-log", "kill-manager", "kill-controller", "kill-helper"), 2))
-GAP_S = (1.0, 8.0)
-# How long a fault lasts; of a kill-pair: when the second is killed.
-LASTS_S = {
-    "kill-pair": (0.0, 1.0),
-    "pause-log": (0.5, 6.0),
-    "pause-manager": (1.0, 60.0),
-    "pause-controller": (1.0, 60.0),
-    "kill-node": (2.0, 12.0),
-}
-# They may last longer than it takes until the next calm.
-LONG_PAUSES = ("pause-manager", "pause-controller")
-LONGEST_PAUSE_S = 60.0
-# A machine that is too slow for the schedule would never serve: now and then all must heal before
-# it goes on.
-CALM = "calm"
-CALM_EVERY_S = 30.0
 PEACE_S = 2.0
-# A node that has come back is left alone so long.
-NODE_REST_S = 8.0
+# How often it is looked whether a raylet has ended by itself.
+LOOK_S = 0.5
 
 
-class Planned(NamedTuple):
-    """One fault. ``pick`` of [0, 1) chooses among those that live; ``for_s`` is how long it
-    lasts."""
+class Later(NamedTuple):
+    """The second half of a fault: who was stopped goes on, who was away comes back."""
 
-    at_s: float
-    kind: str
-    pick: float
-    for_s: float
-
-
-def schedule(
-    seed: int, duration_s: float, *, longest_pause_s: float = LONGEST_PAUSE_S
-) -> list[Planned]:
-    """The faults of a run, in order; the first of each kind early, so that a short run has met them
-    all.
-
-    One node at most is away at a time. A calm waits for the end of long pauses, and no long pause
-    begins while a calm is due. ``longest_pause_s``: of a LogManager or a Controller.
-    """
-    rng = random.Random(seed)
-    early = rng.sample(list(WEIGHTS), len(WEIGHTS))
-    planned: list[Planned] = []
-    at_s, calm_s, all_are_up_s, all_run_s = 0.0, CALM_EVERY_S, 0.0, 0.0
-    while (at_s := round(at_s + rng.uniform(*GAP_S), 3)) < duration_s:
-        if at_s > max(calm_s, all_run_s):
-            planned.append(Planned(max(calm_s, all_run_s), CALM, 0.0, 0.0))
-            calm_s = planned[-1].at_s + CALM_EVERY_S
-        excluded: list[str] = []
-        if at_s < all_are_up_s:
-            excluded.append("kill-node")
-        if at_s > calm_s:
-            excluded.extend(LONG_PAUSES)
-        kind = _choose(rng, early, excluded)
-        for_s = _duration_s(rng, kind, longest_pause_s)
-        if kind == "kill-node":
-            all_are_up_s = at_s + for_s + NODE_REST_S
-        if kind in LONG_PAUSES:
-            all_run_s = max(all_run_s, round(at_s + for_s, 3))
-        planned.append(Planned(at_s, kind, rng.random(), for_s))
-    return planned
-
-
-def _choose(rng: random.Random, early: list[str], excluded: Sequence[str]) -> str:
-    """The last allowed kind of ``early``, which is taken from it; any allowed kind if there is
-    none."""
-    for kind in reversed(early):
-        if kind not in excluded:
-            early.remove(kind)
-            return kind
-    allowed = {kind: weight for kind, weight in WEIGHTS.items() if kind not in excluded}
-    return rng.choices(list(allowed), list(allowed.values()))[0]
-
-
-def _duration_s(rng: random.Random, kind: str, longest_pause_s: float) -> float:
-    shortest_s, longest_s = LASTS_S.get(kind, (0.0, 0.0))
-    if kind in LONG_PAUSES:
-        longest_s = max(shortest_s, min(longest_s, longest_pause_s))
-    return round(rng.uniform(shortest_s, longest_s), 3)
-
-
-def digest(planned: list[Planned]) -> str:
-    """Tells two schedules apart."""
-    return hashlib.sha256(repr(planned).encode()).hexdigest()[:12]
+    at: float  # of the monotonic clock
+    what: str
+    whom: str
+    do: Callable[[], object]
 
 
 class Nemesis:
     """Carries a schedule out; in the main thread, since Ray starts nodes nowhere else."""
 
     def __init__(
-        self, nodes: Nodes, workers: Workers, planned: list[Planned], writer: Writer
+        self,
+        nodes: Nodes,
+        workers: Workers,
+        planned: list[Planned],
+        writer: Writer,
+        *,
+        small_disks: Mapping[str, SmallDisk],
+        mender: Mender,
     ) -> None:
+        """``small_disks``: those that can be filled, by the name of their node."""
         self._nodes, self._workers, self._planned, self._writer = nodes, workers, planned, writer
+        self._small_disks, self._mender = small_disks, mender
         self.missed: Counter[str] = Counter()
-        self._later: list[tuple[float, str, str | int]] = []  # when, what, to whom
+        self._later: list[Later] = []
+        self._strikes: dict[str, Callable[[Planned], str | None]] = {
+            "kill-client": lambda fault: self._workers.kill_one(fault.pick),
+            "kill-pair": self._kill_pair,
+            "kill-node": self._kill_node,
+            "pause-raylet": self._pause_raylet,
+            "fill-disk": self._fill_disk,
+            "lose-disk": self._lose_disk,
+        }
 
     def run(self, stop: threading.Event, heal: Callable[[], None]) -> None:
         """Returns when the schedule is over or ``stop`` is set; what was stopped goes on, who was
@@ -158,9 +76,10 @@ class Nemesis:
         started = time.monotonic()
         for fault in self._planned:
             while (left := started + fault.at_s - time.monotonic()) > 0 and not stop.is_set():
-                soonest = min((when for when, *_ in self._later), default=started + fault.at_s)
-                stop.wait(max(0.0, min(left, soonest - time.monotonic())))
+                soonest = min((one.at for one in self._later), default=started + fault.at_s)
+                stop.wait(max(0.0, min(left, soonest - time.monotonic(), LOOK_S)))
                 self._do_due(time.monotonic())
+                self.revive()
             if stop.is_set():
                 break
             if fault.kind == CALM:
@@ -173,60 +92,112 @@ class Nemesis:
                 self._strike(fault)
         self._do_due(float("inf"))
 
-    def _strike(self, fault: Planned) -> None:
-        if fault.kind == "kill-node":
-            self._kill_node(fault)
-        elif fault.kind == "kill-client":
-            self._tell(fault.kind, self._workers.kill_one(fault.pick))
-        elif fault.kind == "kill-pair":
-            self._kill_pair(fault)
-        else:
-            self._strike_actor(fault)
+    def revive(self) -> None:
+        """Start the nodes again whose raylets have ended by themselves: they were called dead."""
+        for name in OTHERS:
+            if name in self._nodes.names and self._nodes.has_ended(name):
+                self._tell("return", f"{name}, whose raylet has ended")
+                self._nodes.forget(name)
+                self._nodes.add(name)
 
-    def _strike_actor(self, fault: Planned) -> None:
-        victim = pick_victim(self._nodes.actors(), fault.kind, fault.pick)
+    def _strike(self, fault: Planned) -> None:
+        """Each fault says whom it met; None for nobody."""
+        strike = self._strikes.get(fault.kind, self._strike_actor)
+        victim = strike(fault)
         if victim is None:
             self.missed[fault.kind] += 1
-            return
-        self._tell(fault.kind, _named(victim))
+        else:
+            self._tell(fault.kind, victim)
+
+    # -- processes ---------------------------------------------------------------------------------
+
+    def _strike_actor(self, fault: Planned) -> str | None:
+        victim = pick_victim(self._nodes.actors(), fault.kind, fault.pick)
+        if victim is None:
+            return None
         if fault.kind.startswith("pause-"):
-            send_signal(victim.pid, signal.SIGSTOP)
-            self._later.append((time.monotonic() + fault.for_s, "resume", victim.pid))
+            self._pause(victim.pid, fault.for_s, _named(victim))
         else:
             send_signal(victim.pid, signal.SIGKILL)
+        return _named(victim)
 
-    def _kill_pair(self, fault: Planned) -> None:
+    def _pause(self, pid: int, for_s: float, name: str) -> None:
+        send_signal(pid, signal.SIGSTOP)
+        self._plan(for_s, "resume", name, partial(send_signal, pid, signal.SIGCONT))
+
+    def _kill_pair(self, fault: Planned) -> str | None:
         pair = pick_pair(self._nodes.actors(), fault.pick)
         if pair is None:
-            self.missed[fault.kind] += 1
-            return
+            return None
         first, second = pair
-        self._tell(fault.kind, f"{_named(first)}, {_named(second)}")
         send_signal(first.pid, signal.SIGKILL)
-        self._later.append((time.monotonic() + fault.for_s, "kill-second", second.pid))
+        kill = partial(send_signal, second.pid, signal.SIGKILL)
+        self._plan(fault.for_s, "kill-second", _named(second), kill)
+        return f"{_named(first)}, {_named(second)}"
 
-    def _kill_node(self, fault: Planned) -> None:
-        name = OTHERS[int(fault.pick * len(OTHERS))]
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def _kill_node(self, fault: Planned) -> str | None:
+        name = pick(OTHERS, fault.pick)
         if name not in self._nodes.names:
-            self.missed[fault.kind] += 1
-            return
-        self._tell(fault.kind, name)
+            return None
         self._nodes.kill(name)
-        self._later.append((time.monotonic() + fault.for_s, "return", name))
+        self._plan(fault.for_s, "return", name, partial(self._nodes.add, name))
+        return name
+
+    def _pause_raylet(self, fault: Planned) -> str | None:
+        """If it was called dead meanwhile it ends when it goes on, and ``revive`` finds it."""
+        name = pick(OTHERS, fault.pick)
+        if name not in self._nodes.names or self._nodes.has_ended(name):
+            return None
+        self._pause(self._nodes.pids(name)[0], fault.for_s, f"raylet of {name}")
+        return name
+
+    # -- disks -------------------------------------------------------------------------------------
+
+    def _fill_disk(self, fault: Planned) -> str | None:
+        if not self._small_disks:
+            return None
+        name = pick(sorted(self._small_disks), fault.pick)
+        disk = self._small_disks[name]
+        disk.fill()
+        self._plan(fault.for_s, "make-room", name, disk.make_room)
+        return name
+
+    def _lose_disk(self, fault: Planned) -> str | None:
+        """Not of the head: the metadata has one copy, and is on one of its dirs."""
+        name = pick([f"{name}/{dir}" for name in OTHERS for dir in DIRS_A_NODE], fault.pick)
+        node, _, dir = name.partition("/")
+        path = Path(self._nodes.log_dirs(node)[DIRS_A_NODE.index(dir)])
+        take_away(path)
+
+        def come_back() -> None:
+            put_back(path)
+            self._mender.watch(path)
+
+        self._plan(fault.for_s, "put-back", name, come_back)
+        return name
+
+    # -- afterwards --------------------------------------------------------------------------------
+
+    def _plan(self, for_s: float, what: str, whom: str, do: Callable[[], object]) -> None:
+        self._later.append(Later(time.monotonic() + for_s, what, whom, do))
 
     def _do_due(self, now: float) -> None:
-        """The second halves of faults: who was stopped goes on, who was away comes back."""
-        due = [entry for entry in self._later if entry[0] <= now]
-        self._later = [entry for entry in self._later if entry[0] > now]
-        for _, what, whom in due:
-            self._tell(what, str(whom))
-            if isinstance(whom, str):
-                self._nodes.add(whom)
-            else:
-                send_signal(whom, signal.SIGKILL if what == "kill-second" else signal.SIGCONT)
+        """The second halves of faults that are due."""
+        due = [later for later in self._later if later.at <= now]
+        self._later = [later for later in self._later if later.at > now]
+        for later in due:
+            self._tell(later.what, later.whom)
+            later.do()
 
     def _tell(self, kind: str, target: str) -> None:
         self._writer.write(Fault(kind, target, time.monotonic_ns()))
+
+
+def pick(among: Sequence[str], chance: float) -> str:
+    """``chance``: of [0, 1)."""
+    return among[int(chance * len(among))]
 
 
 def pick_victim(actors: Sequence[ActorProcess], kind: str, pick: float) -> ActorProcess | None:

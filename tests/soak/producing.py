@@ -40,6 +40,7 @@ def produce(worker: Worker, topics: list[Stable], records_a_second: float) -> No
 
 def _live(worker: Worker, topics: list[Stable], name: str, records_a_second: float) -> None:
     rng = worker.rng
+    worker.ask_for_producer_id()  # as the producer does by itself, which does not tell its own
     producer = worker.patiently(
         lambda: worker.broker.producer(
             batch_size=rng.choice([1, 1000, 16_384, 200_000]),

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from tests.soak.checker import KINDS, Finding, check_history
+from tests.soak.checker import KINDS, check_history
 from tests.soak.facts import OUTCOMES, History, gather
-from tests.soak.history import NEVER, OK, read
+from tests.soak.findings import Finding
+from tests.soak.history import INFO, NEVER, OK, read
 
 if TYPE_CHECKING:
     from tests.soak.run import Outcome
@@ -26,6 +27,7 @@ def report(folder: Path, outcome: "Outcome | None") -> int:
     findings = check_history(history)
     problems = outcome.problems if outcome else []
     console.print(_operations(history))
+    console.print(_administration(history))
     console.print(_faults(history, outcome))
     console.print(_findings(Counter(dict.fromkeys(KINDS, 0)), findings))
     for line in _longest(history):
@@ -74,6 +76,23 @@ def _operations(history: History) -> Table:
     table.add_row("all", *(f"{total[column]:,}" for column in ("ok", "fail", "info", "reads")))
     changes = Counter(change.change for change in history.topics if change.outcome == OK)
     table.caption = f"topics created {changes['create']}, deleted {changes['delete']}"
+    return table
+
+
+def _administration(history: History) -> Table:
+    """What an operator did besides, and what was asked of the cluster."""
+    table = Table("operation", "ok", "unknown", title="operator", title_justify="left")
+    counts: Counter[tuple[str, str]] = Counter()
+    for setting in history.settings:
+        counts[setting.what.rstrip("0123456789 "), setting.outcome] += 1
+    partitions = history.partitions.values()
+    for facts in partitions:
+        for deletion in facts.deletions:
+            counts["records deleted", deletion.outcome] += 1
+    for what in sorted({what for what, _ in counts}):
+        table.add_row(what, str(counts[what, OK]), str(counts[what, INFO]))
+    asked = sum(len(facts.end_offsets) for facts in partitions)
+    table.caption = f"producer ids {len(history.producer_ids)}, ends asked for {asked}"
     return table
 
 

@@ -3,10 +3,11 @@ every byte verified."""
 
 import os
 import shutil
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,19 +19,26 @@ from raylog.storage.errors import InvalidConfig, RaylogError
 from raylog.storage.files import RealFileSystem
 from raylog.storage.state.properties import PARTITION_METADATA
 from raylog.storage.tools.verify import verify_folder
-from tests.harness.nodes import HEAD, Nodes, private_bytes
+from tests.harness.nodes import HEAD, Nodes, private_bytes, send_signal
+from tests.soak.administering import settings_of, tell_created
+from tests.soak.batches import batches
 from tests.soak.clients import STOP_READING, STOP_SENDING, Worker
-from tests.soak.cluster import cluster
-from tests.soak.consuming import read_all
+from tests.soak.cluster import SMALL_DISKS, cluster
+from tests.soak.consuming import LATEST, read_all, told
+from tests.soak.disks import SmallDisk, small_disks
 from tests.soak.history import OK, Alive, Bounds, Partition, Surprise, TopicChange
-from tests.soak.nemesis import Nemesis, Planned
+from tests.soak.mending import Mender
+from tests.soak.nemesis import Nemesis
 from tests.soak.plan import BROKER, TOPICS, Stable
+from tests.soak.schedule import Planned
 from tests.soak.workers import READER, ROLES, Workers
 
 NAMESPACE = "soak"
 HEAL_S = 180.0
 ANSWER_S = 10.0
 SAMPLE_S = 2.0
+EARLIEST = -2
+MOST_LAST_READS = 5
 
 
 class Outcome(NamedTuple):
@@ -44,9 +52,14 @@ class Outcome(NamedTuple):
 
 def run(folder: Path, seed: int, planned: list[Planned], rate: float) -> Outcome:
     """Run into ``folder``: ``*.history``, a log a worker, ``disks``."""
-    with _printing_to(folder / "run.log"), cluster(folder / "disks") as nodes:
+    disks = folder / "disks"
+    with (
+        _printing_to(folder / "run.log"),
+        small_disks(disks, SMALL_DISKS) as small,
+        cluster(disks) as nodes,
+    ):
         try:
-            return _Run(folder, nodes, seed, planned, rate).go()
+            return _Run(folder, nodes, small, seed, planned, rate).go()
         finally:
             nodes.shut_down()
             _keep_logs(nodes.temp_dir, folder / "ray-logs")
@@ -71,10 +84,17 @@ def _printing_to(path: Path) -> Iterator[None]:
 
 class _Run:
     def __init__(
-        self, folder: Path, nodes: Nodes, seed: int, planned: list[Planned], rate: float
+        self,
+        folder: Path,
+        nodes: Nodes,
+        small: Mapping[str, SmallDisk],
+        seed: int,
+        planned: list[Planned],
+        rate: float,
     ) -> None:
-        self._folder, self._nodes, self._seed, self._planned = folder, nodes, seed, planned
-        self._rate = rate
+        self._folder, self._nodes, self._small = folder, nodes, small
+        self._seed, self._planned, self._rate = seed, planned, rate
+        self._nemesis: Nemesis | None = None
         self._problems: list[str] = []
         self._peaks: dict[str, int] = {}
         self._healed_s: list[float] = []
@@ -85,9 +105,20 @@ class _Run:
         _wait(lambda: list(broker.nodes().values()) == [None] * 3, "not all three LogManagers run")
         self._me = Worker(broker, self._folder, READER, self._seed)
         topics = self._create_topics(broker)
-        with Workers(self._folder, self._told(topics)) as workers, self._watched():
+        with (
+            Workers(self._folder, self._told(topics)) as workers,
+            self._watched(),
+            Mender(raylog.connect(namespace=NAMESPACE), self._kill_manager) as mender,
+        ):
             _wait(workers.are_ready, "not all workers are connected")
-            nemesis = Nemesis(self._nodes, workers, self._planned, self._me.writer)
+            self._nemesis = nemesis = Nemesis(
+                self._nodes,
+                workers,
+                self._planned,
+                self._me.writer,
+                small_disks=self._small,
+                mender=mender,
+            )
             self._torment(nemesis, workers, broker, [topic.name for topic in topics])
             self._problems += workers.end(STOP_SENDING, ("produce", "change"))
             self._heal(broker)
@@ -96,6 +127,8 @@ class _Run:
         if not broker.stop():
             self._problems.append("the broker did not stop in order")
         self._verify()
+        for found in batches(self._folder / "disks"):
+            self._me.writer.write(found)
         return Outcome(dict(nemesis.missed), self._problems, self._peaks, self._healed_s)
 
     # -- the beginning -----------------------------------------------------------------------------
@@ -113,6 +146,7 @@ class _Run:
             self._me.writer.write(
                 TopicChange("create", topic.name, made.topic_id, invoked, now, OK, topic.policy)
             )
+            tell_created(self._me, made, invoked, OK)
             is_keyed, may_delete = "compact" in topic.policy, "delete" in topic.policy
             stable.append(
                 Stable(
@@ -151,6 +185,12 @@ class _Run:
         over.set()
         thread.join()
 
+    def _kill_manager(self, log_dir: Path) -> None:
+        """Of a log dir's node, whose disks lie in a folder of its name."""
+        for one in self._nodes.actors():
+            if (one.node, one.actor) == (log_dir.parent.name, "LogManager"):
+                send_signal(one.pid, signal.SIGKILL)
+
     @contextmanager
     def _watched(self) -> Iterator[None]:
         """Sample the memory of the broker's processes."""
@@ -178,6 +218,8 @@ class _Run:
 
         def is_well() -> bool:
             nonlocal said
+            if self._nemesis is not None:
+                self._nemesis.revive()
             unwell = self._unwell(broker, topics)
             if unwell not in (None, said):
                 print(f"after {time.monotonic() - started:.1f} s: {unwell}", flush=True)
@@ -212,20 +254,38 @@ class _Run:
         me = self._me
         for topic in me.patiently(broker.list_topics):
             described = me.patiently(lambda topic=topic: broker.describe_topic(topic))  # type: ignore[misc]
-            me.writer.write(Alive(topic, described.topic_id))
+            me.writer.write(Alive(topic, described.topic_id, len(described.partitions)))
+            for setting in settings_of(described):
+                me.writer.write(setting)
             for place in described.partitions:
-                key = (topic, place.partition)
+                partition = Partition(topic, described.topic_id, place.partition)
                 try:
-                    (start,) = me.patiently(lambda key=key: broker.list_offsets({key: -2})).values()  # type: ignore[misc]
-                    (end,) = me.patiently(lambda key=key: broker.list_offsets({key: -1})).values()  # type: ignore[misc]
-                    read_all(me, topic, described.topic_id, place.partition)
+                    self._read_one(broker, partition)
                 except RaylogError as error:
                     me.writer.write(
-                        Surprise("the last read", time.monotonic_ns(), f"{key}: {error}")
+                        Surprise("the last read", time.monotonic_ns(), f"{partition}: {error}")
                     )
-                    continue
-                partition = Partition(topic, described.topic_id, place.partition)
-                me.writer.write(Bounds(partition, start or 0, end or 0))
+
+    def _read_one(self, broker: Broker, partition: Partition) -> None:
+        """Read a partition, and take down its bounds.
+
+        They are asked for behind the read: retention may work meanwhile. What a client that was
+        killed has sent may come as late as this; then the partition is read once more.
+        """
+        me, key = self._me, (partition.topic, partition.number)
+
+        def offset(which: int) -> int:
+            return broker.list_offsets({key: which})[key] or 0
+
+        for attempt in range(MOST_LAST_READS):
+            end = me.patiently(lambda: offset(LATEST))
+            read_all(me, *partition, f"final-{attempt}")
+            invoked = time.monotonic_ns()
+            end_behind = me.patiently(lambda: offset(LATEST))
+            told(me, "the last look-up", partition, invoked, end_behind)
+            if end == end_behind:
+                break
+        me.writer.write(Bounds(partition, me.patiently(lambda: offset(EARLIEST)), end_behind))
 
     def _verify(self) -> None:
         fs = RealFileSystem()

@@ -13,7 +13,7 @@ ROLES = ("produce", "produce", "consume", "consume", "change")
 READER = 0
 # One that makes topics is not killed: nobody else knows what it was about to do.
 MORTAL = ("produce", "consume")
-END_S = 300.0
+END_S = 400.0
 
 
 class Running(NamedTuple):

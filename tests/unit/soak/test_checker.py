@@ -23,91 +23,39 @@ from tests.soak.history import (
     OK,
     Alive,
     Bounds,
+    DeleteRecords,
     Ended,
+    EndOffset,
     Op,
-    Partition,
     Poll,
     Send,
-    TopicChange,
     Writer,
     ints,
     read,
 )
-
-HERE = Partition("t", "id-1", 0)
-THERE = Partition("t", "id-1", 1)
-
-
-def send(
-    values: list[int],
-    offsets: list[int] | None,
-    outcome: str = OK,
-    *,
-    at: Partition = HERE,
-    producer: str = "p",
-    keys: list[int] | None = None,
-    completed: int = 1,
-) -> Send:
-    return Send(
-        producer,
-        at,
-        0,
-        completed,
-        outcome,
-        ints(values),
-        ints(keys or [NO_KEY] * len(values)),
-        ints(offsets or []),
-    )
-
-
-def poll(
-    offsets: list[int],
-    values: list[int],
-    consumer: str = "c",
-    *,
-    at: Partition = HERE,
-    keys: list[int] | None = None,
-    is_final: bool = False,
-) -> Poll:
-    return Poll(
-        consumer,
-        at,
-        0,
-        1,
-        ints(offsets),
-        ints(values),
-        ints(keys or [NO_KEY] * len(values)),
-        is_final,
-    )
-
-
-def final(offsets: list[int], values: list[int], **more: object) -> Poll:
-    return poll(offsets, values, "final", is_final=True, **more)  # type: ignore[arg-type]
-
-
-def created(
-    policy: str = KEEP, topic_id: str = "id-1", invoked: int = 0, outcome: str = OK
-) -> TopicChange:
-    return TopicChange("create", "t", topic_id, invoked, invoked + 1, outcome, policy)
-
-
-def deleted(topic_id: str = "id-1", invoked: int = 5, outcome: str = OK) -> TopicChange:
-    return TopicChange("delete", "t", topic_id, invoked, invoked + 1, outcome, KEEP)
-
-
-def kinds(*ops: Op) -> set[str]:
-    return {finding.kind for finding in check(ops)}
-
-
-END = Bounds(HERE, 0, 3)
-ALL = send([10, 11, 12], [0, 1, 2])
-SEEN = final([0, 1, 2], [10, 11, 12])
+from tests.unit.soak import test_operating, test_timing
+from tests.unit.soak.histories import (
+    ALL,
+    END,
+    HERE,
+    SEEN,
+    THERE,
+    created,
+    deleted,
+    final,
+    kinds,
+    poll,
+    send,
+)
 
 PLANTED: dict[str, list[list[Op]]] = {
     "lost": [
         [ALL, final([0, 1], [10, 11]), END],
         [ALL, final([1, 2], [11, 12]), Bounds(HERE, 1, 3)],  # nothing deletes records of this topic
         [send([10], None, INFO), poll([0], [10]), Bounds(HERE, 0, 0)],  # read once, it must stay
+        # more is gone than was to be deleted
+        [ALL, DeleteRecords(HERE, 1, 2, 3, INFO), final([2], [12]), Bounds(HERE, 2, 3)],
+        [ALL, DeleteRecords(HERE, 2, 2, 3, FAIL), final([2], [12]), Bounds(HERE, 2, 3)],
     ],
     "unseen": [[ALL, SEEN, END, Ended("c", HERE, 2)]],
     "duplicated": [[ALL, final([0, 1, 2, 3], [10, 11, 12, 10]), Bounds(HERE, 0, 4)]],
@@ -132,7 +80,13 @@ PLANTED: dict[str, list[list[Op]]] = {
     "foreign": [
         [ALL, SEEN, END, send([20], [0], at=THERE), poll([3], [20])],
         [
-            *(created(), deleted(), created(topic_id="id-2", invoked=9), Alive("t", "id-2"), ALL),
+            *(
+                created(),
+                deleted(),
+                created(topic_id="id-2", invoked=9),
+                Alive("t", "id-2", 1),
+                ALL,
+            ),
             poll([0], [10], at=HERE._replace(topic_id="id-2")),
         ],
     ],
@@ -142,16 +96,16 @@ PLANTED: dict[str, list[list[Op]]] = {
             send([10, -11], [0, 1], keys=[1, 1]),
             final([0], [10], keys=[1]),
             Bounds(HERE, 0, 2),
-            Alive("t", "id-1"),
+            Alive("t", "id-1", 1),
         ]
     ],
-    "vanished": [[created()], [created(), Alive("t", "id-2")]],
-    "undead": [[created(), deleted(), Alive("t", "id-1")]],
+    "vanished": [[created()], [created(), Alive("t", "id-2", 1)]],
+    "undead": [[created(), deleted(), Alive("t", "id-1", 1)]],
 }
 
 
 def test_every_finding_has_a_planted_fault() -> None:
-    assert set(PLANTED) == set(KINDS)
+    assert {*PLANTED, *test_timing.PLANTED, *test_operating.PLANTED} == set(KINDS)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +120,11 @@ def test_a_planted_fault_is_found(kind: str, ops: list[Op]) -> None:
     [
         [ALL, SEEN, END, Ended("c", HERE, 3)],
         [ALL],  # of a topic that is gone: nobody can say
-        [created(DELETE), ALL, final([2], [12]), Bounds(HERE, 2, 3), Alive("t", "id-1")],
+        [created(DELETE), ALL, final([2], [12]), Bounds(HERE, 2, 3), Alive("t", "id-1", 1)],
+        # deleted by request, also where its answer was lost
+        [ALL, DeleteRecords(HERE, 2, 2, 3, INFO), final([2], [12]), Bounds(HERE, 2, 3)],
+        [ALL, DeleteRecords(HERE, 2, 2, 3, INFO), SEEN, END],
+        [ALL, DeleteRecords(HERE, 3, 2, 3, OK), final([], []), Bounds(HERE, 3, 3)],
         [send([10], None, INFO), final([], []), Bounds(HERE, 0, 0)],
         [send([10], None, INFO), final([0], [10]), Bounds(HERE, 0, 1)],
         [send([10], None, FAIL), final([], []), Bounds(HERE, 0, 0)],
@@ -174,22 +132,23 @@ def test_a_planted_fault_is_found(kind: str, ops: list[Op]) -> None:
         # a later record of its key
         [
             *(created(COMPACT), send([10, 11], [0, 1], keys=[1, 1])),
-            *(final([1], [11], keys=[1]), Bounds(HERE, 0, 2), Alive("t", "id-1")),
+            *(final([1], [11], keys=[1]), Bounds(HERE, 0, 2), Alive("t", "id-1", 1)),
         ],
         # a tombstone, and what it stands for
         [
             *(created(COMPACT), send([10, -11], [0, 1], keys=[1, 1])),
-            *(final([], []), Bounds(HERE, 0, 2), Alive("t", "id-1")),
+            *(final([], []), Bounds(HERE, 0, 2), Alive("t", "id-1", 1)),
         ],
         # what was on its way when the topic was made again
         [
-            *(created(), deleted(), created(topic_id="id-2", invoked=9), Alive("t", "id-2")),
+            *(created(), deleted(), created(topic_id="id-2", invoked=9), Alive("t", "id-2", 1)),
             send([10], [0], completed=12),
-            poll([0], [10], at=HERE._replace(topic_id="id-2")),
+            final([0], [10], at=HERE._replace(topic_id="id-2")),
+            Bounds(HERE._replace(topic_id="id-2"), 0, 1),
         ],
         [created(), deleted(outcome=INFO)],
         [created(outcome=INFO)],
-        [created(), deleted(outcome=INFO), Alive("t", "id-1")],
+        [created(), deleted(outcome=INFO), Alive("t", "id-1", 1), Bounds(HERE, 0, 0)],
     ],
 )
 def test_a_history_that_a_log_can_have_yields_nothing(ops: list[Op]) -> None:
@@ -198,7 +157,7 @@ def test_a_history_that_a_log_can_have_yields_nothing(ops: list[Op]) -> None:
 
 def test_a_record_with_an_unheard_tombstone_behind_it_may_be_gone_but_no_other() -> None:
     sent = [send([10], [0], keys=[1]), send([-11], None, INFO, keys=[1]), send([12], [1], keys=[2])]
-    ops: list[Op] = [created(COMPACT), Alive("t", "id-1"), Bounds(HERE, 0, 3), *sent]
+    ops: list[Op] = [created(COMPACT), Alive("t", "id-1", 1), Bounds(HERE, 0, 3), *sent]
     assert kinds(*ops, final([1], [12], keys=[2])) == set()
     assert kinds(*ops, final([0], [10], keys=[1])) == {"lost"}
 
@@ -210,7 +169,7 @@ def test_the_last_word_about_a_record_counts(tmp_path: Path) -> None:
         writer.write(send([11], None, FAIL))
         writer.write(send([10], [0]))
         writer.write(final([0, 1], [10, 11]))
-        writer.write(END)
+        writer.write(Bounds(HERE, 0, 2))
     assert kinds(*read(tmp_path)) == {"aborted"}
 
 
@@ -229,6 +188,9 @@ def test_a_file_that_ends_in_the_middle_of_an_operation_is_read_up_to_there(tmp_
 # -- histories made by a log, with one fault in each -----------------------------------------------
 
 
+STEP = 10  # between two appends
+
+
 class Run(NamedTuple):
     """A history that a log made, and the log."""
 
@@ -241,7 +203,7 @@ class Run(NamedTuple):
 def runs(draw: st.DrawFn, policy: str = KEEP) -> Run:
     """Producers that send in turn, some records of unknown fate, consumers that read from
     anywhere."""
-    ops: list[Op] = [created(policy), Alive("t", "id-1")]
+    ops: list[Op] = [created(policy), Alive("t", "id-1", 1)]
     values: list[int] = []
     keys: list[int] = []
     for number, (outcome, count) in enumerate(
@@ -261,13 +223,35 @@ def runs(draw: st.DrawFn, policy: str = KEEP) -> Run:
         )
         offsets = list(range(len(values), len(values) + count)) if outcome == OK else None
         producer = f"p{draw(st.integers(0, 1))}"
+        # Its time of effect lies between its begin and its end, and others' may lie there, too.
+        invoked = STEP * number - draw(st.integers(1, 3 * STEP))
+        completed = STEP * number + draw(st.integers(1, 3 * STEP))
         ops += [
-            send(sent, None, INFO, producer=producer, keys=sent_keys, completed=NEVER),
-            send(sent, offsets, outcome, producer=producer, keys=sent_keys),
+            send(
+                sent,
+                None,
+                INFO,
+                producer=producer,
+                keys=sent_keys,
+                invoked=invoked,
+                completed=NEVER,
+            ),
+            send(
+                sent,
+                offsets,
+                outcome,
+                producer=producer,
+                keys=sent_keys,
+                invoked=invoked,
+                completed=completed,
+            ),
         ]
         if outcome == OK or (outcome == INFO and draw(st.booleans())):
             values += sent
             keys += sent_keys
+        asked = STEP * number + 1
+        ops.append(EndOffset("e", HERE, asked - draw(st.integers(1, STEP)), asked, len(values)))
+    over = STEP * 20
     start = draw(st.integers(0, len(values))) if policy in (DELETE, BOTH) else 0
     alive = [
         n
@@ -283,10 +267,18 @@ def runs(draw: st.DrawFn, policy: str = KEEP) -> Run:
             taken = draw(st.integers(1, len(met)))
             part, met = met[:taken], met[taken:]
             ops.append(
-                poll(part, [values[n] for n in part], f"c{consumer}", keys=[keys[n] for n in part])
+                poll(
+                    part,
+                    [values[n] for n in part],
+                    f"c{consumer}",
+                    keys=[keys[n] for n in part],
+                    completed=over,
+                )
             )
         ops.append(Ended(f"c{consumer}", HERE, len(values)))
-    ops.append(final(alive, [values[n] for n in alive], keys=[keys[n] for n in alive]))
+    ops.append(
+        final(alive, [values[n] for n in alive], keys=[keys[n] for n in alive], completed=over)
+    )
     return Run([*ops, Bounds(HERE, start, len(values))], values, start)
 
 
@@ -345,10 +337,29 @@ def _end(run: Run, end: int) -> Bounds:
     return Bounds(HERE, run.start, end)
 
 
+def answer_late(run: Run, draw: Callable[[int], int]) -> list[Op]:
+    """Somebody is told an end that was overtaken before he asked."""
+    now = STEP * 20
+    witness = poll([len(run.values) - 1], run.values[-1:], "witness", completed=now)
+    told = EndOffset("late", HERE, now + 1, now + 2, draw(len(run.values)))
+    return [*run.ops, witness, told]
+
+
+def write_below(run: Run, draw: Callable[[int], int]) -> list[Op]:
+    """A record's append began when the log's last record had been read."""
+    now = STEP * 20
+    witness = poll([len(run.values) - 1], run.values[-1:], "witness", completed=now)
+    at = draw(len(run.values) - 1)
+    late = send([77], None, INFO, producer="late", invoked=now + 1, completed=NEVER)
+    return [*run.ops, witness, late, poll([at], [77], "misled", completed=now + 5)]
+
+
 @pytest.mark.parametrize(
     ("kind", "plant"),
     [
         ("lost", lose),
+        ("stale", answer_late),
+        ("untimely", write_below),
         ("duplicated", repeat),
         ("divergent", diverge),
         ("phantom", invent),

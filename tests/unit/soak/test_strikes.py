@@ -1,0 +1,134 @@
+"""The nemesis carries its schedule out: what it takes away comes back."""
+
+import threading
+from pathlib import Path
+from typing import cast
+
+from tests.harness.nodes import ActorProcess, Nodes
+from tests.soak.cluster import DIRS_A_NODE, OTHERS
+from tests.soak.disks import SmallDisk
+from tests.soak.history import Fault, Writer, read
+from tests.soak.mending import Mender
+from tests.soak.nemesis import Nemesis
+from tests.soak.schedule import Planned
+from tests.soak.workers import Workers
+from tests.unit.soak.test_mending import Broker
+
+
+class FakeNodes:
+    """Nodes by name, and what was done to them."""
+
+    def __init__(self, disks: Path) -> None:
+        self.names = list(OTHERS)
+        self.ended: set[str] = set()
+        self.done: list[str] = []
+        self._disks = disks
+        for name in self.names:
+            for log_dir in self.log_dirs(name):
+                Path(log_dir).mkdir(parents=True)
+
+    def log_dirs(self, name: str) -> list[str]:
+        return [str(self._disks / name / dir) for dir in DIRS_A_NODE]
+
+    def actors(self) -> list[ActorProcess]:
+        return []
+
+    def has_ended(self, name: str) -> bool:
+        return name in self.ended
+
+    def kill(self, name: str) -> None:
+        self.done.append(f"kill {name}")
+        self.names.remove(name)
+
+    def forget(self, name: str) -> None:
+        self.done.append(f"forget {name}")
+        self.names.remove(name)
+        self.ended.discard(name)
+
+    def add(self, name: str) -> None:
+        self.done.append(f"add {name}")
+        self.names.append(name)
+
+
+class FakeDisk:
+    def __init__(self, done: list[str]) -> None:
+        self._done = done
+
+    def fill(self) -> None:
+        self._done.append("fill")
+
+    def make_room(self) -> None:
+        self._done.append("make room")
+
+
+class Stage:
+    """A nemesis, and all that it can strike."""
+
+    def __init__(self, folder: Path, *planned: Planned, can_fill: bool = True) -> None:
+        self.folder, self.nodes = folder, FakeNodes(folder / "disks")
+        self.broker = Broker()
+        self.mender = Mender(self.broker, lambda _: None)
+        disks = {"two": cast(SmallDisk, FakeDisk(self.nodes.done))} if can_fill else {}
+        self.nemesis = Nemesis(
+            cast(Nodes, self.nodes),
+            cast(Workers, None),
+            list(planned),
+            Writer(folder / "w0.history"),
+            small_disks=disks,
+            mender=self.mender,
+        )
+
+    def run(self) -> list[tuple[str, str]]:
+        """What the history tells of it."""
+        self.nemesis.run(threading.Event(), lambda: None)
+        told = read(self.folder)
+        return [(fault.kind, fault.target) for fault in told if isinstance(fault, Fault)]
+
+
+def test_a_node_that_was_killed_comes_back(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Planned(0, "kill-node", 0.6, 60))
+    assert stage.run() == [("kill-node", "two"), ("return", "two")]
+    assert stage.nodes.done == ["kill two", "add two"]
+
+
+def test_a_node_whose_raylet_has_ended_by_itself_is_started_again(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.nodes.ended.add("one")
+    stage.nemesis.revive()
+    stage.nemesis.revive()
+    assert stage.nodes.done == ["forget one", "add one"]
+
+
+def test_a_disk_that_is_full_has_room_at_the_end(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Planned(0, "fill-disk", 0.9, 60))
+    assert stage.run() == [("fill-disk", "two"), ("make-room", "two")]
+    assert stage.nodes.done == ["fill", "make room"]
+
+
+def test_a_log_dir_that_is_lost_is_put_back_and_used_again(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Planned(0, "lose-disk", 0.3, 60))
+    path = tmp_path / "disks" / "one" / "b"
+    (path / "file").write_bytes(b"contents")
+    assert stage.run() == [("lose-disk", "one/b"), ("put-back", "one/b")]
+    assert (path / "file").read_bytes() == b"contents"
+    stage.broker.offline.add(str(path))
+    stage.mender.look()
+    assert stage.broker.asked == [str(path)]
+
+
+def test_a_fault_that_meets_nobody_is_counted(tmp_path: Path) -> None:
+    stage = Stage(
+        tmp_path,
+        *(Planned(0, kind, 0.5, 0) for kind in ("kill-log", "kill-pair", "fill-disk")),
+        can_fill=False,
+    )
+    assert stage.run() == []
+    assert stage.nemesis.missed == {"kill-log": 1, "kill-pair": 1, "fill-disk": 1}
+
+
+def test_a_node_that_is_away_is_not_struck_again(tmp_path: Path) -> None:
+    strikes = [Planned(0, kind, 0.1, 60) for kind in ("kill-node", "pause-raylet", "kill-node")]
+    stage = Stage(tmp_path, *strikes)
+    stage.run()
+    assert stage.nodes.done == ["kill one", "add one"]
+    assert stage.nemesis.missed == {"pause-raylet": 1, "kill-node": 1}
