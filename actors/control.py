@@ -29,6 +29,9 @@ VERSION = 1
 # moved: it is closed, and the whole of it lies in the log dir ``moved_to``, too
 LogState = Literal["found", "opening", "serving", "failed", "closing", "moved"]
 DirState = Literal["online", "offline"]
+# How a LogManager ended by order: each log was closed, its checkpoints and the mark of a clean end
+# written; or not all of that.
+Ended = Literal["in order", "not in order"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -130,7 +133,15 @@ class KeepOut:
     why: str
 
 
-Order = Create | Serve | Move | Remove | End | SetAside | ReadBack | KeepOut
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Close every log in order, write down what a start without recovery needs, and end for good.
+
+    The last words are a report that is ``ended``. Ray starts no other LogManager in its place.
+    """
+
+
+Order = Create | Serve | Move | Remove | End | SetAside | ReadBack | KeepOut | Stop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +247,9 @@ class Report:
     ``room``: how many more logs the node's memory and processes allow; -1 where nobody knows.
     ``upkeep``: the kinds of its upkeep actors that run; ``upkeep_needed``: those that its logs
     need. ``is_restarted``: Ray has started this life in the place of one that died; False
-    for a fresh start. What the disks' page caches hold may stem from the life before.
+    for a fresh start. What the disks' page caches hold may stem from the life before. ``ended``:
+    this is the last report of a life that ended by order; it says nothing of logs. ``software``:
+    the version of raylog that the node runs.
     """
 
     node: str
@@ -250,4 +263,6 @@ class Report:
     orders: int = -1
     room: int = -1
     is_restarted: bool = False
+    ended: Ended | None = None
+    software: str = ""
     version: int = VERSION

@@ -41,8 +41,8 @@ from raylog.actors.runtime.clusters import (
     own_address,
     stay_joined,
 )
-from raylog.actors.runtime.handles import kill
-from raylog.actors.runtime.names import CONTROLLER, NAMESPACE
+from raylog.actors.runtime.names import NAMESPACE
+from raylog.actors.runtime.nodes import hosts
 from raylog.actors.runtime.stubs import (
     CompactionActorStub,
     LogActorStub,
@@ -61,12 +61,15 @@ from raylog.cluster.client.commands import (
     creating,
     delete_topic,
     once,
+    shall_be,
 )
 from raylog.cluster.controller.describe import (
     PartitionDescription,
     TopicDescription,
     merged_log_dirs,
 )
+from raylog.cluster.controller.node_states import NodeDescription
+from raylog.cluster.controller.stopping import stop_controller
 from raylog.cluster.controller.stub import ControllerStub, find_controller
 from raylog.cluster.meant_log_dir import meant_log_dir
 from raylog.cluster.running import Running, running_parts
@@ -477,6 +480,40 @@ class Broker:
         """Ray node id -> None where its LogManager obeys the Controller, else why it does not."""
         return self._ask_controller("the nodes", ControllerStub.nodes)
 
+    def describe_nodes(self) -> list[NodeDescription]:
+        """Every node of the broker: its state, its log dirs, how many of its partitions serve.
+
+        Also one that is away, if it has log dirs, or is drained or stopped.
+        """
+        nodes = self._ask_controller("the nodes", ControllerStub.describe_nodes)
+        known = hosts()
+        return [node._replace(host=known.get(node.node_id or "", "")) for node in nodes]
+
+    def drain_node(self, node: str, *, undo: bool = False) -> NodeDescription:
+        """Give a node no new partition from now on; ``undo``: give it some again.
+
+        What it has it keeps and serves. ``node``: its label, Ray's id of it, or the beginning of
+        that. This, :meth:`stop_node` and :meth:`start_node` return when it is so, or, where nobody
+        can tell when it will be, with what it ``waits_for``. Each may be repeated. They raise
+        InvalidRequest for a node that is not known.
+        """
+        ask = partial(ControllerStub.drain_node, node=node, is_undone=undo)
+        return self._command(f"draining node {node}", shall_be(ask), WORK_TIMEOUT_S)
+
+    def stop_node(self, node: str) -> NodeDescription:
+        """Close every partition of a node in order, and have nothing run there, while others serve.
+
+        It stays stopped, also after a restart of the broker, until :meth:`start_node`. Its
+        partitions answer NotLeader until then: there is no replication.
+        """
+        ask = partial(ControllerStub.stop_node, node=node)
+        return self._command(f"stopping node {node}", shall_be(ask), WORK_TIMEOUT_S)
+
+    def start_node(self, node: str) -> NodeDescription:
+        """Use a node again that was stopped or drained; ``not_serving`` of the answer says why."""
+        ask = partial(ControllerStub.start_node, node=node)
+        return self._command(f"starting node {node}", shall_be(ask), WORK_TIMEOUT_S)
+
     def log_dirs(self) -> list[LogDirStatus]:
         """Every log dir of the nodes that answer.
 
@@ -575,35 +612,8 @@ class Broker:
         """
         self._join()
         self._is_starter = False
-        is_clean = self._shut_down()
-        kill(CONTROLLER, self.namespace)
-        self._wait_until_gone()
+        is_clean = stop_controller(self.namespace)
         if self._owns_ray:
             self._owns_ray = False
             leave_ray()
         return is_clean
-
-    def _wait_until_gone(self) -> None:
-        """Return when Ray has forgotten the Controller, so that the next ``start`` finds none."""
-        deadline = time.monotonic() + CALL_TIMEOUT_S
-        while find_controller(self.namespace) is not None and time.monotonic() < deadline:
-            time.sleep(RETRY_INTERVAL_S)
-
-    def _shut_down(self) -> bool:
-        deadline = time.monotonic() + LOOKUP_TIMEOUT_S
-        while True:
-            try:
-                controller = find_controller(self.namespace)
-                if controller is None:
-                    break
-                return controller.shutdown().get(OPEN_TIMEOUT_S)
-            except NotLeader as error:
-                if time.monotonic() > deadline:
-                    logger.warning(
-                        "the Controller cannot be reached; stopping without it: %s", error
-                    )
-                    break
-                time.sleep(RETRY_INTERVAL_S)
-        from raylog.cluster.controller.stopping import stop_nodes
-
-        return stop_nodes(self.namespace)

@@ -20,6 +20,7 @@ from raylog.actors.control import (
     ReadBack,
     Serve,
     SetAside,
+    Stop,
 )
 from raylog.storage.names import TopicPartition
 
@@ -82,7 +83,7 @@ class ConfirmedLogs:
         """The logs that shall be otherwise than they are shown."""
         others = set(orders.doubts)
         for order in orders.orders:
-            if isinstance(order, SetAside | ReadBack | KeepOut):
+            if isinstance(order, SetAside | ReadBack | KeepOut | Stop):
                 continue  # never of what is served
             shown = self._shown.get(order.log.partition)
             version = order.config_version if isinstance(order, Serve | Move) else None

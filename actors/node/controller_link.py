@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 TELL_TIMEOUT_S = 10.0
 RETRY_S = 1.0
+# A LogManager that ends does not wait for a Controller that is away: the next one sees it is gone.
+LAST_TRIES = 5
 
 
 class ControllerPort(Protocol):
@@ -72,6 +74,17 @@ class ControllerLink:
         with self._changed:
             self._is_stopped = True
             self._changed.notify_all()
+
+    def say_last(self, report: Report) -> None:
+        """After ``stop``: tell this report, for a while; nothing is wrong where nobody takes it."""
+        for _ in range(LAST_TRIES):
+            try:
+                self._port.report(report, TELL_TIMEOUT_S, Future())
+                return
+            except Exception as error:  # whatever Ray raises
+                warn(logger, "last-report-not-taken", number=report.number, why=error)
+            with self._changed:
+                self._changed.wait(self._retry_s)
 
     def _run(self) -> None:
         while True:

@@ -69,6 +69,11 @@ class Refuse:
     controller_epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class EndNode:
+    """End this LogManager in order and for good, and have its last words be a report. Said once."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetLog:
     """Nothing is left of the log on this node, and nothing of it is in flight."""
@@ -268,6 +273,7 @@ Instruction = (
     | UnlockDir
     | SendReport
     | Refuse
+    | EndNode
     | Note
     | ForgetLog
     | GiveUpCopy

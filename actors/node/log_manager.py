@@ -141,6 +141,22 @@ class LogManagerImpl:
             node.begin(node_log_dirs(self._spec.config), is_restarted=is_restarted)
             self._node = node
 
+    def _end_for_good(self) -> None:
+        """End the node in order, and then this actor, as the Controller has ordered it."""
+        threading.Thread(target=self._end, name="end-node", daemon=True).start()
+
+    def _end(self) -> None:
+        self._stopped.set()
+        try:
+            with self._alone():
+                node, self._node = self._node, None
+                if node is not None:
+                    node.end()
+        except Exception:  # the next life begins again, and is ordered to end again
+            event(logger, "node-not-ended", level=logging.CRITICAL, trace=True)
+            end_process()
+        end_own_actor()
+
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Begin or end the node, one thread at a time; others must not wait for a disk that hangs.
@@ -202,6 +218,7 @@ class LogManagerImpl:
             timer=self._timer,
             room=measured_room,
             end_process=end_process,
+            end_node=self._end_for_good,
         )
         return RunningNode(facts, random_id(), spec.config, ports)
 

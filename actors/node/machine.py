@@ -25,7 +25,16 @@ The shell carries the instructions out and tells what became of them. It knows t
 processes and Ray; it decides nothing.
 """
 
-from raylog.actors.control import Confirmed, End, KeepOut, LogId, Orders, ReadBack, Remove
+from raylog.actors.control import (
+    Confirmed,
+    End,
+    KeepOut,
+    LogId,
+    Orders,
+    ReadBack,
+    Remove,
+    Stop,
+)
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.confirmed_logs import ConfirmedLogs
 from raylog.actors.node.epoch_gate import EpochGate
@@ -48,7 +57,14 @@ from raylog.actors.node.events import (
     UpkeepKind,
     UpkeepSeen,
 )
-from raylog.actors.node.instructions import CloseDir, Instruction, Refuse, SendReport, WriteEpoch
+from raylog.actors.node.instructions import (
+    CloseDir,
+    EndNode,
+    Instruction,
+    Refuse,
+    SendReport,
+    WriteEpoch,
+)
 from raylog.actors.node.log_book import LogBook
 from raylog.actors.node.log_events import LogEvents
 from raylog.actors.node.log_orders import LogOrders
@@ -67,8 +83,11 @@ from raylog.storage.names import TopicPartition
 class NodeMachine:
     """See the module's head. The first event is ``Started``."""
 
-    def __init__(self, *, node: str, life: str, config: BrokerConfig) -> None:
-        """``node``: its key. ``life``: another one for each machine."""
+    def __init__(self, *, node: str, life: str, config: BrokerConfig, software: str = "") -> None:
+        """``node``: its key. ``life``: another one for each machine.
+
+        ``software``: the version of raylog, as its reports tell it.
+        """
         self._gate = EpochGate(node, life)
         self._out = Outbox()
         self._places = Places()
@@ -77,12 +96,12 @@ class NodeMachine:
         self._events = LogEvents(self._book)
         self._openings_at_once = config.num_recovery_threads_per_data_dir
         self._steps = LogSteps(self._book, self._openings_at_once)
-        self._reports = ReportMaker(node, life)
+        self._reports = ReportMaker(node, life, software)
         self._confirmations = ConfirmedLogs()
         self._upkeep = UpkeepSchedule(config)
         self._room = -1
         self._is_restarted = False
-        self._is_started = False
+        self._is_started = self._is_ending = False
 
     def handle(self, event: Event, now_ms: int) -> list[Instruction]:
         """What is to be done. ``now_ms``: of a clock that never goes back."""
@@ -249,11 +268,19 @@ class NodeMachine:
                     self._events.read_back(order.directory_id)
                 case KeepOut():
                     self._events.dir_failed(order.directory_id, order.why)
+                case Stop():
+                    self._end()
                 case _:
                     self._orders.obey(order)
         for id in self._confirmations.obeyed(orders):
             self._orders.confirm(id)
         self._reports.node_changed()  # it says which orders were obeyed
+
+    def _end(self) -> None:
+        """End once, however often it is ordered; no life of a node goes on after that."""
+        if not self._is_ending:
+            self._is_ending = True
+            self._out.say(EndNode())
 
     def _write_epochs(self, now_ms: int) -> None:
         epoch = self._gate.wanted

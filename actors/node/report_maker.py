@@ -21,8 +21,8 @@ REPORT_INTERVAL_MS = 3_000
 class ReportMaker:
     """See the module's head."""
 
-    def __init__(self, node: str, life: str) -> None:
-        self._node, self._life = node, life
+    def __init__(self, node: str, life: str, software: str) -> None:
+        self._node, self._life, self._software = node, life, software
         self._logs: dict[TopicPartition, tuple[LogReport, ...]] = {}
         self._made_ms: int | None = None
         self._has_changed = True
@@ -73,6 +73,7 @@ class ReportMaker:
             orders=orders,
             room=room,
             is_restarted=is_restarted,
+            software=self._software,
         )
 
 

@@ -14,9 +14,10 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import import_module
 
-from raylog.actors.control import VERSION, Confirmed, LogId, Orders
+from raylog.actors.control import VERSION, Confirmed, Ended, LogId, Orders
 from raylog.actors.errors import UnsupportedVersion
 from raylog.actors.events import event as log_event
 from raylog.actors.events import warn
@@ -43,6 +44,7 @@ from raylog.actors.node.instructions import (
     CloseDir,
     Configure,
     EndLog,
+    EndNode,
     ForgetLog,
     GiveUpCopy,
     Instruction,
@@ -68,7 +70,7 @@ from raylog.actors.node.tasks import EachDir, Repeating
 from raylog.actors.node.timer import Timer
 from raylog.actors.node.upkeep_hands import UpkeepActors, UpkeepHands
 from raylog.actors.node.workers import Pools, Workers
-from raylog.actors.node_messages import LogOrder
+from raylog.actors.node_messages import LogOrder, LogSays
 from raylog.storage.clock import Clock
 from raylog.storage.errors import OutOfResources, RaylogError, StorageError
 from raylog.storage.names import TopicPartition
@@ -76,6 +78,8 @@ from raylog.storage.report import Progress
 
 logger = logging.getLogger(__name__)
 
+# The package's head names every module for type checkers: an import of it would be a circle.
+SOFTWARE: str = import_module("raylog").__version__
 TICK_INTERVAL_S = 1.0
 LOOK_INTERVAL_S = 1.0
 SAY_INTERVAL_S = 3.0
@@ -94,6 +98,7 @@ class NodePorts:
     """What a node needs of the world. ``clock``, ``timer``: never go back.
 
     ``room``: how many more logs the node can hold. ``end_process``: see ``NodeShell``.
+    ``end_node``: have ``RunningNode.end`` called, in another thread; it returns at once.
     """
 
     disk: DiskWork
@@ -105,14 +110,21 @@ class NodePorts:
     timer: Timer
     room: Callable[[], int]
     end_process: Callable[[], object]
+    end_node: Callable[[], object]
 
 
 class NodeHands:
     """Gives each instruction to the hands for it."""
 
     def __init__(
-        self, disks: DiskHands, actors: ActorHands, upkeep: UpkeepHands, link: ControllerLink
+        self,
+        disks: DiskHands,
+        actors: ActorHands,
+        upkeep: UpkeepHands,
+        link: ControllerLink,
+        end_node: Callable[[], object],
     ) -> None:
+        self._end_node = end_node
         self._disks = disks
         self._actors = actors
         self._upkeep = upkeep
@@ -126,6 +138,8 @@ class NodeHands:
                 self._link.send(instruction.report)
             case Refuse():
                 self._link.refuse(instruction.controller_epoch)
+            case EndNode():
+                self._end_node()
             case StartUpkeep() | RunUpkeep():
                 self._upkeep.carry_out(instruction)
             case Note():
@@ -173,7 +187,7 @@ class RunningNode:
         self._ports = ports
         self._disk = ports.disk
         self._actors = ports.actors
-        machine = NodeMachine(node=facts.node, life=life, config=config)
+        machine = NodeMachine(node=facts.node, life=life, config=config, software=SOFTWARE)
         self._shell = shell = NodeShell(machine, ports.clock, ports.end_process)
         self._link = ControllerLink(ports.controller, facts.node)
         self._actor_hands = ActorHands(
@@ -194,7 +208,9 @@ class RunningNode:
             tell=shell.tell,
         )
         disk_hands = DiskHands(ports.disk, shell.tell)
-        self._hands = NodeHands(disk_hands, self._actor_hands, self._upkeep_hands, self._link)
+        self._hands = NodeHands(
+            disk_hands, self._actor_hands, self._upkeep_hands, self._link, ports.end_node
+        )
         self._tasks = Repeating(ports.timer)
         self._each_dir = EachDir(ports.disk.online, shell.tell)
         self._statuses = DirStatuses(
@@ -434,6 +450,27 @@ class RunningNode:
                 self._actors.kill(partition)
         clean = self._shell.reported_logs() - self._actor_hands.touched()
         return self._disk.unlock(closed, clean)
+
+    def end(self) -> None:
+        """``shutdown``, by the Controller's order: it is told what came of it. Called once."""
+        is_clean = self.shutdown()
+        self._kill_left()
+        report = self._shell.last_report
+        assert report is not None, "orders follow from reports"
+        how: Ended = "in order" if is_clean else "not in order"
+        if not is_clean:
+            warn(logger, "node-not-stopped-in-order", node=self._facts.node)
+        self._link.say_last(replace(report, number=report.number + 1, logs=(), ended=how))
+
+    def _kill_left(self) -> None:
+        """End actors of this node that did not serve: those wait for what they shall obey."""
+        lying = {log.partition for log in self._shell.reported_logs()}
+        with suppress(RaylogError):
+            left = sorted(lying & self._actors.running())
+            for partition, says in self._actors.says_all(left).items():
+                is_elsewhere = isinstance(says, LogSays) and says.node_id != self._facts.node_id
+                if not is_elsewhere:
+                    self._actors.kill(partition)
 
     def _close(self, logs: dict[TopicPartition, LogId]) -> dict[LogId, PartitionOffsets]:
         closed: dict[LogId, PartitionOffsets] = {}

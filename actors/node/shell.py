@@ -150,6 +150,11 @@ class NodeShell:
         """The log dirs, as the last report has them."""
         return () if self._report is None else self._report.dirs
 
+    @property
+    def last_report(self) -> Report | None:
+        """The last one that was made; None before the first."""
+        return self._report
+
     def reported_logs(self) -> set[LogId]:
         """The logs whose folders lie in the dirs, as the last report has them."""
         if self._report is None:

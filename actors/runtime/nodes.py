@@ -24,6 +24,12 @@ def alive_nodes() -> list[Node]:
     ]
 
 
+def hosts() -> dict[str, str]:
+    """The name of each node's machine, by the node's id."""
+    check_connected()
+    return {node["NodeID"]: str(node.get("NodeManagerHostname") or "") for node in ray.nodes()}
+
+
 def own_node_id() -> str:
     """The id of the Ray node that this process runs on."""
     return str(ray.get_runtime_context().get_node_id())

@@ -17,6 +17,7 @@ from raylog.cluster.cli import (
     disks,
     health,
     log,
+    nodes,
     produce,
     status,
     topics,
@@ -42,6 +43,7 @@ app.command()(upkeep.retention)
 app.add_typer(topics.app, name="topic")
 app.add_typer(disks.app, name="partition")
 app.add_typer(disks.dirs_app, name="log-dirs")
+app.add_typer(nodes.app, name="node")
 app.add_typer(configs.app, name="config")
 app.command()(produce.produce)
 app.command()(consume.consume)

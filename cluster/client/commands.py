@@ -7,6 +7,8 @@ a creation             the topic's id, which is chosen here          repeated
 deletion, extension    the id of the topic that has the name when    repeated
                        it is asked, which is looked up first
 a question             (it changes nothing)                          repeated
+drain, stop or start   nothing: it says what the node shall be       repeated
+of a node
 all others             nothing: others may have changed the same     not repeated: AnswerLost
                        in between
 =====================  ============================================  ==============================
@@ -129,6 +131,11 @@ def _by_id(
 def asking(ask: Callable[[ControllerStub], Call[Answer]]) -> Command[Answer]:
     """What changes nothing. ``ask``: makes the call."""
     return Command(call=lambda controller, _: ask(controller), is_read=True)
+
+
+def shall_be(ask: Callable[[ControllerStub], Call[Answer]]) -> Command[Answer]:
+    """What says how something shall be: asked twice it is the same."""
+    return Command(call=lambda controller, _: ask(controller))
 
 
 def once(ask: Callable[[ControllerStub], Call[Answer]], *, look_at: str) -> Command[Answer]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from raylog.actors.errors import NoLogDirs, OlderMetadata
+from raylog.actors.errors import InvalidRequest, NoLogDirs, OlderMetadata
 from raylog.actors.messages import ConfigEntry, LogDirStatus
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S, WORK_TIMEOUT_S
@@ -23,8 +23,12 @@ from raylog.cluster.controller.commands import (
     Command,
     CreateTopic,
     DeleteTopic,
+    DrainNode,
     LogDirOnline,
     MovePartition,
+    StartNode,
+    StopNode,
+    wanted_state,
 )
 from raylog.cluster.controller.describe import (
     PartitionDescription,
@@ -34,9 +38,18 @@ from raylog.cluster.controller.describe import (
 from raylog.cluster.controller.events import Asked
 from raylog.cluster.controller.instructions import Altered, Answered
 from raylog.cluster.controller.meters import numbers
+from raylog.cluster.controller.node_states import (
+    NodeDescription,
+    describe_node,
+    describe_node_list,
+    key_of,
+    keys_of,
+    not_serving,
+)
 from raylog.cluster.controller.records import DirRecord, PartitionRecord, TopicRecord
 from raylog.cluster.controller.requests import Requests
 from raylog.cluster.controller.settings import broker_entries, topic_entries
+from raylog.cluster.controller.spread import short_key
 from raylog.storage.errors import LogDirOffline, RaylogError
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.properties import random_id
@@ -90,6 +103,9 @@ class Lookups:
     def numbers(self) -> dict[str, float]:
         """The Controller's metrics; see ``meters.py``."""
         return numbers(self._snapshot())
+
+    def describe_nodes(self) -> list[NodeDescription]:
+        return describe_node_list(self._snapshot(), self._problems(), self._others())
 
     def problems(self) -> dict[str, str]:
         """What is wrong that no other look-up tells: subject -> why.
@@ -259,6 +275,40 @@ class Commanding:
             if why is not None:
                 raise LogDirOffline(record.path, why)
         return record.state
+
+    def drain_node(self, node: str, is_undone: bool = False) -> NodeDescription:
+        """Give a node no new partition, or give it some again. ``node``: as of ``key_of``.
+
+        This and the next two return when it is so, or when nobody can tell when it will be:
+        ``waits_for`` of the answer says what is missing. Each may be asked again. Raises
+        InvalidRequest for a node that is not known, or that is stopped.
+        """
+        key = self._node(node)
+        return self._operate(DrainNode(node=key, is_undone=is_undone), key)
+
+    def stop_node(self, node: str) -> NodeDescription:
+        """Close all that a node has in order, and have nothing run there."""
+        key = self._node(node)
+        return self._operate(StopNode(node=key), key)
+
+    def start_node(self, node: str) -> NodeDescription:
+        """Use a node again that was stopped or drained; the answer says what does not serve."""
+        key = self._node(node)
+        described = self._operate(StartNode(node=key), key)
+        return described._replace(not_serving=not_serving(self._snapshot(), key))
+
+    def _node(self, name: str) -> str:
+        snapshot = self._snapshot()
+        key = key_of(snapshot, name)
+        if key is None:
+            known = ", ".join(short_key(known) for known in sorted(keys_of(snapshot)))
+            why = f"is not a node, or the beginning of several ids; nodes are: {known or 'none'}"
+            raise InvalidRequest("node", name, why)
+        return key
+
+    def _operate(self, command: DrainNode | StopNode | StartNode, key: str) -> NodeDescription:
+        self._ask(command, f"{wanted_state(command)} for node {short_key(key)}", WORK_TIMEOUT_S)
+        return describe_node(self._snapshot(), key, self._problems())
 
     def allocate_producer_id(self) -> int:
         """A producer id that nobody has had."""

@@ -26,11 +26,11 @@ class Charge:
         self.epoch = 0  # which it shall have
         self.is_taken = False  # whether the metadata's epoch is its own
         self.doubt: OlderMetadata | None = None  # why it decides nothing, in this life
+        self.refusing: set[str] = set()  # nodes whose LogManager cannot be started
         self._watched, self._telling = watched, telling
         self._written = 0  # the metadata's epoch
         self._folder = ""  # of the metadata
         self._accepts_older = False
-        self._refusing: set[str] = set()  # nodes whose LogManager cannot be started
 
     def start(self, event: Started) -> None:
         assert not self.node, "it started twice"
@@ -52,20 +52,23 @@ class Charge:
 
     def refuses(self, node: str) -> None:
         """A node's LogManager cannot be started, so it does not say what it has seen."""
-        self._refusing.add(node)
+        self.refusing.add(node)
 
     def forget(self, node: str) -> None:
-        """A node has come, or has left."""
-        self._refusing.discard(node)
+        """A node has come, has left or reports, or is wanted again."""
+        self.refusing.discard(node)
 
     def has_heard_all(self, now_ms: int) -> bool:
         """Whether every node has said which epoch it has seen, or cannot say it.
 
-        That is one that cannot use its log dirs, or is silent for a while.
+        That is one that cannot use its log dirs, is stopped, or is silent for a while.
         """
         nodes = self._watched.nodes
         return bool(nodes) and all(
-            seen.report is not None or key in self._refusing or seen.is_suspect(now_ms)
+            seen.report is not None
+            or seen.is_ended
+            or key in self.refusing
+            or seen.is_suspect(now_ms)
             for key, seen in nodes.items()
         )
 

@@ -25,6 +25,7 @@ from raylog.cluster.controller.desired import Desired, port_of
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import (
     DirRecord,
+    NodeState,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
@@ -32,7 +33,7 @@ from raylog.cluster.controller.records import (
     TopicRemovedRecord,
 )
 from raylog.cluster.controller.settings import altered, topic_overrides
-from raylog.cluster.controller.spread import Homes
+from raylog.cluster.controller.spread import Homes, short_key
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import InvalidPartitions, InvalidTopic, LogDirOffline
 from raylog.storage.log_dir import METADATA_PARTITION
@@ -130,6 +131,28 @@ class LogDirOnline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DrainNode:
+    """Give a node no new partition; ``is_undone``: give it some again. ``node``: its key."""
+
+    node: str
+    is_undone: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopNode:
+    """Close what a node has in order, and have nothing run there. ``node``: its key."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartNode:
+    """Use a node again that was stopped or drained. ``node``: its key."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AllocateProducerId:
     """A producer id that nobody has had."""
 
@@ -142,6 +165,9 @@ Command = (
     | MovePartition
     | CancelMove
     | LogDirOnline
+    | DrainNode
+    | StopNode
+    | StartNode
     | AllocateProducerId
 )
 
@@ -184,6 +210,8 @@ class Commands:
                 return self._cancel_move(command)
             case LogDirOnline():
                 return self._log_dir_online(command)
+            case DrainNode() | StopNode() | StartNode():
+                return self._operate(command)
             case AllocateProducerId():
                 return (next_producer_ids(self._desired),)
 
@@ -373,6 +401,32 @@ class Commands:
 
     def _dirs_offline(self) -> list[DirRecord]:
         return [entry for entry in self._desired.dirs.values() if entry.state == "offline"]
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def _operate(self, command: DrainNode | StopNode | StartNode) -> tuple[Record, ...]:
+        record = self._desired.nodes.get(command.node)
+        if record is None:
+            known = ", ".join(short_key(key) for key in self._desired.nodes)
+            why = f"is not a node that takes part; those are: {known or 'none'}"
+            raise InvalidRequest("node", command.node, why)
+        if isinstance(command, DrainNode) and record.state == "stopped":
+            name = short_key(command.node)
+            why = f"is stopped, and gets no partition; `raylog node start {name}` starts it"
+            raise InvalidRequest("node", command.node, why)
+        wanted = replace(record, state=wanted_state(command))
+        return () if wanted == record else (wanted,)
+
+
+def wanted_state(command: DrainNode | StopNode | StartNode) -> NodeState:
+    """What a node shall be."""
+    match command:
+        case DrainNode(is_undone=False):
+            return "draining"
+        case StopNode():
+            return "stopped"
+        case _:
+            return "online"
 
 
 def check_not_metadata(name: str) -> None:

@@ -45,6 +45,7 @@ from raylog.cluster.controller.describe import (
 from raylog.cluster.controller.events import Refused, Reported
 from raylog.cluster.controller.home import own_home
 from raylog.cluster.controller.lives import Lives, begin_again
+from raylog.cluster.controller.node_states import NodeDescription
 from raylog.cluster.controller.shell import again_until_open
 from raylog.cluster.controller.starting import RunningController
 from raylog.cluster.controller.stopping import stop_nodes
@@ -273,6 +274,18 @@ class ControllerImpl:
     def log_dir_online(self, log_dir: str, node: str | None = None) -> str:
         return self._running().commanding.log_dir_online(log_dir, node)
 
+    @ray.method(concurrency_group="moves")
+    def drain_node(self, node: str, is_undone: bool = False) -> NodeDescription:
+        return self._running().commanding.drain_node(node, is_undone)
+
+    @ray.method(concurrency_group="moves")
+    def stop_node(self, node: str) -> NodeDescription:
+        return self._running().commanding.stop_node(node)
+
+    @ray.method(concurrency_group="moves")
+    def start_node(self, node: str) -> NodeDescription:
+        return self._running().commanding.start_node(node)
+
     @ray.method(concurrency_group="ids")
     def allocate_producer_id(self) -> int:
         return self._running().commanding.allocate_producer_id()
@@ -293,6 +306,11 @@ class ControllerImpl:
     def nodes(self) -> dict[str, str | None]:
         """Ray's node id -> None where its LogManager obeys, else why it does not."""
         return self._running().lookups.nodes()
+
+    @ray.method(concurrency_group="lookups")
+    def describe_nodes(self) -> list[NodeDescription]:
+        """Every node that the broker has, and what an operator has ordered of it."""
+        return self._running().lookups.describe_nodes()
 
     @ray.method(concurrency_group="lookups")
     def log_dirs(self) -> list[LogDirStatus]:

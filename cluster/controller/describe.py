@@ -4,6 +4,7 @@ A partition is at the place that its record names, if the node there reported la
 Otherwise there is a problem, and the first of these that is true is told::
 
     it has no log dir yet                    it is being created
+    its node is stopped                      so it says
     its log dir is recorded as offline       LogDirOffline
     nobody has seen its log dir's node       the node is away
     its node reports why it failed           that error
@@ -24,6 +25,7 @@ from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import DirRecord, PartitionRecord, TopicRecord
+from raylog.cluster.controller.spread import short_key
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import LogDirOffline, LogMissing, RaylogError, TopicIdUnreadable
 from raylog.storage.names import TopicPartition
@@ -58,12 +60,16 @@ NODE_AWAY = (
     "start the node that has this log dir again, with its disk mounted; its partitions open by "
     "themselves"
 )
+START_NODE = "start the node when its maintenance is over; the partition serves again then"
 SEE_NODE = "do what `raylog health` says of this node; the partition serves again by itself"
 SEE_LOG_DIR = "do what `raylog health` says of this log dir; its partitions open when it is in use"
 SEE_EITHER = (
     "do what `raylog health` says of the log dir that is offline; if that is another one, start "
     "the node that has this one again. The partition opens when its log dir is in use"
 )
+# Of a node that an operator has stopped, and of its partitions.
+NODE_STOPPED = "its node {node} is stopped; `raylog node start {node}` starts it"
+IS_STOPPED = "is stopped; `raylog node start"
 # Why a node does not obey, though nothing is wrong.
 MANAGER_STARTS = "its LogManager is being started"
 MANAGER_LEARNS = "its LogManager does not obey this Controller yet"
@@ -209,6 +215,8 @@ def _todo(
         return problem.advice
     if problem in (None, BEING_CREATED, BEING_OPENED):
         return None
+    if IS_STOPPED in problem:
+        return START_NODE
     if SILENT in problem:
         return SEE_NODE
     if _nameless(snapshot, record.directory) is not None:
@@ -255,6 +263,8 @@ def problem_of(snapshot: Snapshot, record: PartitionRecord) -> RaylogError | str
     directory = snapshot.desired.dirs.get(record.directory)
     if directory is None:
         return _away(snapshot, record.directory)
+    if snapshot.desired.is_stopped(directory.node):
+        return NODE_STOPPED.format(node=short_key(directory.node))
     if directory.state == "offline":
         return LogDirOffline(directory.path, directory.why)
     seen = snapshot.observed.get(directory.node)
@@ -362,7 +372,9 @@ def _entries(snapshot: Snapshot, log: LogId) -> Sequence[LogReport]:
 
 
 def _serving(snapshot: Snapshot, record: PartitionRecord) -> LogReport | None:
-    """What the partition's node reports of it, if it serves where it shall be."""
+    """What the partition's node reports of it, if it serves where it shall be, and may."""
+    if snapshot.desired.is_stopped(snapshot.desired.node_of(record.log)):
+        return None
     for entry in _entries(snapshot, record.log):
         if entry.state == "serving" and entry.directory_id == record.directory:
             return entry
@@ -400,13 +412,16 @@ def describe_nodes(
     nodes: dict[str, str | None] = dict(others)
     for key, seen in snapshot.observed.items():
         node_id = snapshot.node_ids.get(key, key)
-        nodes[node_id] = _why_not_obeying(snapshot, key, seen, problems.get(key))
+        nodes[node_id] = why_not_obeying(snapshot, key, seen, problems.get(key))
     return nodes
 
 
-def _why_not_obeying(
+def why_not_obeying(
     snapshot: Snapshot, key: str, seen: Observed, problem: RaylogError | str | None
 ) -> str | None:
+    """Why a node does not obey this Controller; None if it does. ``problem``: of the last call."""
+    if snapshot.desired.is_stopped(key):
+        return NODE_STOPPED.format(node=short_key(key)).removeprefix("its ")
     if seen.is_suspect(snapshot.now_ms):
         if problem is not None and seen.report is None:
             return str(problem)
@@ -429,7 +444,7 @@ def has_settled(snapshot: Snapshot, problems: Collection[str] = ()) -> bool:
     """Whether each node obeys, or it is known why not. ``problems``: as of ``is_settled``."""
     epoch = snapshot.desired.controller_epoch
     return bool(snapshot.observed) and all(
-        seen.obeys(epoch) or key in problems or seen.is_suspect(snapshot.now_ms)
+        seen.obeys(epoch) or seen.is_ended or key in problems or seen.is_suspect(snapshot.now_ms)
         for key, seen in snapshot.observed.items()
     )
 

@@ -20,6 +20,7 @@ from raylog.cluster.controller.records import (
     ControllerRecord,
     DirRecord,
     NodeRecord,
+    NodeState,
     OldTopicRecord,
     OldTopicRemovedRecord,
     PartitionRecord,
@@ -230,6 +231,22 @@ class Desired:
 
     def dirs_of(self, node: str) -> list[DirRecord]:
         return [record for record in self.dirs.values() if record.node == node]
+
+    def logs_at(self, node: str) -> list[LogId]:
+        """The logs that a node has or shall make."""
+        logs = self.logs_without_dir(node)
+        for record in self.dirs_of(node):
+            logs += self.logs_in(record.directory_id)
+        return logs
+
+    def state_of(self, node: str) -> NodeState:
+        """What an operator wants of a node; ``online`` for one that nobody has written down."""
+        record = self.nodes.get(node)
+        return "online" if record is None else record.state
+
+    def is_stopped(self, node: str | None) -> bool:
+        """Whether a node shall not run, until somebody starts it."""
+        return node is not None and self.state_of(node) == "stopped"
 
     # -- promises ----------------------------------------------------------------------------------
 

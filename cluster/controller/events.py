@@ -29,9 +29,14 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesSeen:
-    """These nodes are in the Ray cluster now: their keys, and Ray's ids of them."""
+    """These nodes are in the Ray cluster now: their keys, and Ray's ids of them.
+
+    ``actors``: the names of all actors that run or that Ray starts again (``runtime/names.py``);
+    None where nobody has looked.
+    """
 
     nodes: Mapping[str, str]
+    actors: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from raylog.actors.control import Orders
-from raylog.cluster.controller.records import DirRecord, PartitionRecord, Record, TopicRecord
+from raylog.cluster.controller.records import (
+    DirRecord,
+    NodeRecord,
+    PartitionRecord,
+    Record,
+    TopicRecord,
+)
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
 
@@ -25,7 +31,7 @@ class Altered:
     behind: tuple[Behind, ...] = ()
 
 
-Answered = TopicRecord | Altered | PartitionRecord | DirRecord | int | None
+Answered = TopicRecord | Altered | PartitionRecord | DirRecord | NodeRecord | int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +78,8 @@ class Answer:
     MovePartition  the partition, which serves from its new log dir
     CancelMove     the partition
     LogDirOnline   the log dir; it is ``returning`` until it was read back
+    DrainNode, StopNode, StartNode  the node, when it is so, or when nobody can
+                   wait for it any longer
     AllocateProducerId  a producer id
     ============== ============================================================
     """

@@ -34,18 +34,15 @@ from copy import copy
 from raylog.actors.control import LogId, Order, Report
 from raylog.actors.errors import NoLogDirs, NotController, OlderMetadata
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.runtime.names import log_actor_name, log_manager_name
+from raylog.cluster.controller.begun import Begun, partition_named
 from raylog.cluster.controller.charge import Charge
 from raylog.cluster.controller.commands import (
-    AddPartitions,
     AllocateProducerId,
-    AlterTopic,
     CancelMove,
     Command,
     Commands,
-    CreateTopic,
-    DeleteTopic,
     LogDirOnline,
-    MovePartition,
     removing,
 )
 from raylog.cluster.controller.desired import Desired
@@ -79,19 +76,19 @@ from raylog.cluster.controller.producer_ids import ProducerIds
 from raylog.cluster.controller.records import (
     ControllerRecord,
     DirRecord,
+    NodeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
     TopicRecord,
     TopicRemovedRecord,
 )
-from raylog.cluster.controller.telling import Delay, Telling
+from raylog.cluster.controller.starts import Starts
+from raylog.cluster.controller.telling import Telling
 from raylog.cluster.controller.waiting import (
     Altering,
     Creating,
-    Deleting,
     Ended,
-    Moving,
     View,
     Waiting,
 )
@@ -115,7 +112,7 @@ class ControllerMachine:
         self._commands: deque[Asked] = deque()
         self._undo: deque[tuple[Purpose, Creating]] = deque()
         self._waiting: dict[int, Waiting] = {}
-        self._starts: dict[str, Delay] = {}  # nodes whose LogManager may not run
+        self._starts = Starts()
         self._is_turn_of_plan = False  # after a command: they must not keep each other waiting
         self._dirty: set[str] = set()  # nodes for which something else may follow now
         self._orders: dict[str, tuple[Order, ...]] = {}  # by the last plan, as are the doubts
@@ -152,7 +149,7 @@ class ControllerMachine:
             case Started():
                 self._start(event)
             case NodesSeen():
-                self._see(event.nodes)
+                self._see(event)
             case Reported():
                 self._take(event.report)
             case Refused():
@@ -161,7 +158,7 @@ class ControllerMachine:
                 if event.is_refused:
                     self._charge.refuses(event.node)
                 if event.node in self.watched.nodes:
-                    self._starts.setdefault(event.node, Delay(self._now_ms))
+                    self._starts.silent(event.node, self._now_ms)
             case Asked():
                 self._commands.append(event)
             case Appended():
@@ -183,16 +180,33 @@ class ControllerMachine:
         self.desired = event.desired
         self._charge.start(event)
 
-    def _see(self, nodes: Iterable[str]) -> None:
-        for key in self.watched.see(nodes, self._now_ms):
+    def _see(self, event: NodesSeen) -> None:
+        for key in self.watched.see(event.nodes, self._now_ms):
             self._orders.pop(key, None)
             self._doubts.pop(key, None)
-            self._starts.pop(key, None)
+            self._starts.forget(key)
             self._charge.forget(key)
             if key in self.watched.nodes:
-                self._starts[key] = Delay(self._now_ms)
+                self._starts.begin(key, self._now_ms)
+        if event.actors is not None:
+            self._see_ends(event.actors)
         # Where a node has left, a log dir of it may be taken over by another one.
         self._dirty |= set(self.watched.nodes)
+
+    def _see_ends(self, actors: frozenset[str]) -> None:
+        """Which of the nodes that are stopped have ended: nothing of them runs."""
+        for key, seen in list(self.watched.nodes.items()):
+            if not self.desired.is_stopped(key):
+                continue
+            is_running = log_manager_name(key) in actors
+            names = (log_actor_name(log.partition) for log in self.desired.logs_at(key))
+            is_left = (
+                not is_running and seen.is_clean is None and any(map(actors.__contains__, names))
+            )
+            self._starts.close_left(key, is_needed=is_left)
+            if not (is_running or is_left or seen.is_ended):
+                self.watched.ended(key)
+                self._out.append(Note(name="node-stopped", fields={"node": key}))
 
     def _take(self, report: Report) -> None:
         self._charge.hear_report(report)
@@ -200,10 +214,13 @@ class ControllerMachine:
         if not self.watched.take(report, self._charge.epoch, sent, self._now_ms):
             return
         self._telling.ended(report.node, self.watched.past_lives(report.node))
+        self._dirty.add(report.node)
+        if self.watched.nodes[report.node].report is None:
+            return  # these were the last words of its LogManager
         under_way = self._telling.heard(report, self._now_ms)
         self.watched.under_way(report.node, under_way)
-        self._starts.pop(report.node, None)
-        self._dirty.add(report.node)
+        self._starts.forget(report.node)
+        self._charge.forget(report.node)
 
     def _appended(self, done: InFlight) -> None:
         for record in done.records:
@@ -226,8 +243,11 @@ class ControllerMachine:
             self._dirty_at(self.desired.partitions[log])
         if isinstance(record, TopicRemovedRecord):
             self._configs.forget(record.topic_id)
+        before = self.desired.state_of(getattr(record, "key", ""))
         self.desired.apply(record)
         match record:
+            case NodeRecord() if record.state != before:
+                self._operated(record)
             case PartitionRecord():
                 self._dirty_at(record)
             case TopicRecord():
@@ -252,6 +272,17 @@ class ControllerMachine:
                 self._out.append(Note(name="in-charge", fields={"epoch": record.epoch}))
             case ProducerIdsRecord():
                 self._ids.written(record)
+
+    def _operated(self, record: NodeRecord) -> None:
+        """An operator wants something else of a node than before."""
+        seen = self.watched.nodes.get(record.key)
+        self._dirty.add(record.key)
+        if record.state != "stopped" and seen is not None and seen.report is None:
+            self.watched.begins(record.key, self._now_ms)
+            self._starts.begin(record.key, self._now_ms)
+            self._charge.forget(record.key)
+        fields = {"node": record.key, "state": record.state}
+        self._out.append(Note(name="node-operated", fields=fields))
 
     def _dirty_at(self, record: PartitionRecord) -> None:
         directory = self.desired.dirs.get(record.directory or "")
@@ -309,10 +340,8 @@ class ControllerMachine:
         self._tell_nodes()
 
     def _start_managers(self) -> None:
-        for key, delay in self._starts.items():
-            if self._now_ms >= delay.due_ms:
-                delay.done(self._now_ms)
-                self._out.append(StartManager(node=key))
+        for key in self._starts.due(self.desired, self._now_ms):
+            self._out.append(StartManager(node=key))
 
     def _refuse_if_failed(self) -> None:
         """Where nothing can be changed any more: tell everybody who waits for it."""
@@ -346,6 +375,7 @@ class ControllerMachine:
             observed=self.watched.nodes,
             now_ms=self._now_ms,
             stuck=self._journal.stuck,
+            refused=self._charge.refusing,
         )
         for request, waiting in list(self._waiting.items()):
             ended = waiting.look(view)
@@ -374,6 +404,7 @@ class ControllerMachine:
         is_late = self._now_ms - self._in_charge_ms > SUSPECT_MS
         is_all = all(
             seen.obeys(epoch)
+            or seen.is_ended
             or seen.is_suspect(self._now_ms)
             or (is_late and seen.report is not None)
             for seen in nodes
@@ -469,70 +500,18 @@ class ControllerMachine:
                 self._out.append(Answer(request=request, value=self._first_id()))
             case CancelMove() | LogDirOnline():
                 self._out.append(Answer(request=request, value=self._as_it_is(command)))
-            case CreateTopic() | AddPartitions():
-                self._waiting[request] = self._creating(command, records)
-            case AlterTopic():
-                topic = self.desired.topic_named(command.name)
-                assert topic is not None, "it was altered just now"
-                self._waiting[request] = Altering(topic=topic, since_ms=self._now_ms)
-            case DeleteTopic():
-                self._waiting[request] = self._deleting(command, records)
-            case MovePartition():
-                self._waiting[request] = self._moving(command)
+            case _:
+                begun = Begun(self.desired, self._now_ms, self._config.num_partitions)
+                self._waiting[request] = begun.waiting(command, records)
 
     def _first_id(self) -> int:
         producer_id = self._ids.take(self.desired.controller_epoch)
         assert producer_id is not None, "a block was written just now"
         return producer_id
 
-    def _creating(
-        self, command: CreateTopic | AddPartitions, records: tuple[Record, ...]
-    ) -> Creating:
-        topic = self.desired.topic_named(command.name)
-        assert topic is not None, "it was written just now"
-        new = tuple(record.log for record in records if isinstance(record, PartitionRecord))
-        if not records:
-            new = self._begun_before(command, topic)
-        return Creating(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            logs=new,
-            is_new_topic=isinstance(command, CreateTopic),
-            since_ms=self._now_ms,
-        )
-
-    def _begun_before(
-        self, command: CreateTopic | AddPartitions, topic: TopicRecord
-    ) -> tuple[LogId, ...]:
-        """What a command that is repeated waits for: its own partitions that do not serve yet.
-
-        Not those that somebody has added to the topic since it was made: where these fail, the
-        topic stays.
-        """
-        count = command.total if isinstance(command, AddPartitions) else command.partitions
-        own = self.desired.live_logs_of(topic.topic_id)[: count or self._config.num_partitions]
-        return tuple(log for log in own if self.desired.partitions[log].state == "creating")
-
-    def _deleting(self, command: DeleteTopic, records: tuple[Record, ...]) -> Deleting:
-        logs = [log for record in records if (log := getattr(record, "log", None)) is not None]
-        if not records and command.topic_id is not None:  # it is repeated
-            logs = list(self.desired.logs_of(command.topic_id))
-        return Deleting(logs=tuple(logs), since_ms=self._now_ms)
-
-    def _partition(self, name: str, number: int) -> PartitionRecord:
-        topic = self.desired.topic_named(name)
-        assert topic is not None, "it was judged just now"
-        return self.desired.partitions[self.desired.live_logs_of(topic.topic_id)[number]]
-
-    def _moving(self, command: MovePartition) -> Moving:
-        record = self._partition(command.name, command.number)
-        target = record.target or record.directory
-        assert target is not None, "it was judged just now"
-        return Moving(log=record.log, target=target)
-
     def _as_it_is(self, command: CancelMove | LogDirOnline) -> Answered:
         if isinstance(command, CancelMove):
-            return self._partition(command.name, command.number)
+            return partition_named(self.desired, command.name, command.number)
         commands = Commands(self.desired, self.watched.nodes, self._now_ms, self._config)
         return commands.log_dir(command)
 

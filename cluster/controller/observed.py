@@ -29,14 +29,17 @@ class Observed:
 
     ``heard_ms``: when that was; where it has not reported yet, when it was seen first.
     ``under_way``: the logs for which it was sent orders that the report does not know of.
-    ``is_newest``: whether it is sure that its life is the newest one. ``logs``: what the report
-    says of each.
+    ``is_newest``: whether it is sure that its life is the newest one. ``is_ended``: its LogManager
+    does not run, as an operator wants it; ``is_clean``: whether that one said that it closed all of
+    its logs in order, None where it said nothing. ``logs``: what the report says of each.
     """
 
     report: Report | None = None
     heard_ms: int
     under_way: frozenset[LogId] = frozenset()
     is_newest: bool = True
+    is_ended: bool = False
+    is_clean: bool | None = None
     logs: Mapping[LogId, tuple[LogReport, ...]] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -62,7 +65,7 @@ class Observed:
 
     def is_suspect(self, now_ms: int) -> bool:
         """Whether it was silent for so long that it may hang."""
-        return now_ms - self.heard_ms > SUSPECT_MS
+        return not self.is_ended and now_ms - self.heard_ms > SUSPECT_MS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,8 +87,11 @@ class _Lives:
         """It obeyed the orders of this number: the lives that were known before have ended."""
         for other, known in list(self.going.items()):
             if other != life and known.known_since < number:
-                del self.going[other]
-                self.past.append(other)
+                self.ended(other)
+
+    def ended(self, life: str) -> None:
+        del self.going[life]
+        self.past.append(life)
 
 
 class Watched:
@@ -125,12 +131,33 @@ class Watched:
         if is_same and report.number == life.last_report:
             self.nodes[report.node] = replace(seen, heard_ms=now_ms)
             return False
+        if report.ended is not None:
+            lives.ended(report.life)
+            return self._take_last(report, seen, now_ms)
         life.last_report = report.number
         if report.controller_epoch == epoch:
             lives.obeyed(report.life, report.orders)
         is_newest = len(lives.going) == 1
         self.nodes[report.node] = Observed(report=report, heard_ms=now_ms, is_newest=is_newest)
         return True
+
+    def _take_last(self, report: Report, seen: Observed, now_ms: int) -> bool:
+        """The last words of a life: what it had is not served any more, and is still there."""
+        if seen.report is not None and seen.report.life != report.life:
+            return False  # another one has taken its place
+        is_clean = report.ended == "in order"
+        self.nodes[report.node] = Observed(heard_ms=now_ms, is_clean=is_clean)
+        return True
+
+    def ended(self, key: str) -> None:
+        """Nothing of a node runs, as an operator wants it."""
+        seen = self.nodes[key]
+        is_clean = seen.is_clean if seen.report is None else None
+        self.nodes[key] = Observed(heard_ms=seen.heard_ms, is_ended=True, is_clean=is_clean)
+
+    def begins(self, key: str, now_ms: int) -> None:
+        """A node of which nothing runs is wanted again, from now on."""
+        self.nodes[key] = Observed(heard_ms=now_ms)
 
     def past_lives(self, key: str) -> Collection[str]:
         """The lives of a node's LogManager that have ended."""

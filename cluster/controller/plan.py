@@ -24,6 +24,7 @@ removing              nothing, and no order is under way           record: it is
 removing, no dir      its node left, and its dirs are others' now  record: it is removed
 no such log           it serves it                                 End
 no such log           its folder, and nobody serves it             SetAside
+node: stopped         anything                                     Stop, and nothing else
 ====================  ===========================================  ===========================
 
 Nothing follows from the report of a node that does not obey this Controller yet, nor for what lies
@@ -48,6 +49,7 @@ from raylog.actors.control import (
     Report,
     Serve,
     SetAside,
+    Stop,
 )
 from raylog.cluster.controller.desired import Desired, port_of
 from raylog.cluster.controller.observed import Observed
@@ -116,6 +118,9 @@ def plan(
         seen = observed.get(key)
         if seen is None or seen.report is None or not seen.obeys(desired.controller_epoch):
             continue
+        if desired.is_stopped(key):
+            orders[key], doubts[key] = (Stop(),), frozenset(seen.logs)
+            continue
         of_node = _NodePlan(desired, observed, seen, seen.report, configs)
         of_node.make(kafka_ids)
         orders[key] = tuple(of_node.orders)
@@ -148,7 +153,7 @@ def _other_homes(
     homes: Homes | None = None
     for node in sorted(desired.nodes_to_make_logs()):
         seen = observed.get(node)
-        is_away = seen is None or seen.is_suspect(now_ms)
+        is_away = seen is None or seen.is_ended or seen.is_suspect(now_ms)
         failed = set() if seen is None or seen.report is None else not_made(seen.report)
         for log in desired.logs_without_dir(node):
             record = desired.partitions[log]
@@ -359,7 +364,7 @@ class _NodePlan:
     def _is_elsewhere(self, record: DirRecord) -> bool:
         """Whether the node that a log dir is recorded at has it, or may have it."""
         other = self._observed.get(record.node)
-        if other is None:
+        if other is None or other.is_ended:
             return False
         if other.report is None or not other.obeys(self._desired.controller_epoch):
             return True

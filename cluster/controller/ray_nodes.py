@@ -72,8 +72,9 @@ class NodeWatch:
     def see(self, alive: Iterable[Node], names: Iterable[str]) -> None:
         """These nodes are up, and actors of these names run."""
         self.nodes, self.others = members(list(alive), self.nodes)
-        self._put(NodesSeen(nodes={key: node.node_id for key, node in self.nodes.items()}))
-        known = set(names)
+        known = frozenset(names)
+        ids = {key: node.node_id for key, node in self.nodes.items()}
+        self._put(NodesSeen(nodes=ids, actors=known))
         for key in self.nodes:
             if log_manager_name(key) not in known:
                 self._put(Silent(node=key))

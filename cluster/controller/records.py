@@ -5,7 +5,7 @@ kind's layout::
 
     {kind: cluster,           v: 1, id}
     {kind: controller,        v: 1, epoch, node}          the first record of a Controller's life
-    {kind: node,              v: 1, key, kafka_id, port}
+    {kind: node,              v: 2, key, kafka_id, port, state}
     {kind: log-dir,           v: 1, id, node, path, state, why, life}
     {kind: topic,             v: 2, name, id, config: {key: value}, version}
     {kind: partition,         v: 1, topic, topic_id, number, state, node, directory, target, left,
@@ -20,6 +20,7 @@ still read::
     {kind: topic,         v: 1, name, id, config, directories: [id], version}
     {kind: topic-removed, v: 1, name}
     {kind: producer-ids,  v: 1, next}
+    {kind: node,          v: 1, key, kafka_id, port}      it is online
 
 A partition is bound to a log dir by the dir's id, not to a Ray node: node ids are new after every
 start. What the records mean is in ``desired.py``.
@@ -41,6 +42,9 @@ METADATA_LOG = "__cluster_metadata-0"
 # moving: it is served from ``directory`` and copied to ``target``
 # removing: whatever lies of it anywhere goes
 PartitionState = Literal["creating", "online", "moving", "removing"]
+# draining: it serves what it has, and gets nothing new
+# stopped: its LogManager has closed its logs and ended, or shall
+NodeState = Literal["online", "draining", "stopped"]
 # returning: it was offline, and is used again when its logs were read back from the disk
 # draining: it serves what it has, and gets nothing new
 DirState = Literal["online", "offline", "returning", "draining"]
@@ -66,11 +70,15 @@ class ControllerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """A node takes part. ``kafka_id``: nobody else ever gets it. ``port``: 0 for any free one."""
+    """A node takes part. ``kafka_id``: nobody else ever gets it. ``port``: 0 for any free one.
+
+    ``state``: what an operator wants of it.
+    """
 
     key: str
     kafka_id: int
     port: int
+    state: NodeState = "online"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +194,7 @@ def _fields_of(record: Record) -> dict[str, Any]:
             return {"kind": "controller", "v": 1, "epoch": record.epoch, "node": record.node}
         case NodeRecord():
             numbers = {"kafka_id": record.kafka_id, "port": record.port}
-            return {"kind": "node", "v": 1, "key": record.key, **numbers}
+            return {"kind": "node", "v": 2, "key": record.key, **numbers, "state": record.state}
         case DirRecord():
             return _dir_fields(record)
         case TopicRecord():
@@ -312,6 +320,12 @@ _READERS: dict[tuple[object, object], Callable[[Mapping[str, Any]], Record]] = {
     ("controller", 1): lambda fields: ControllerRecord(epoch=fields["epoch"], node=fields["node"]),
     ("node", 1): lambda fields: NodeRecord(
         key=fields["key"], kafka_id=fields["kafka_id"], port=fields["port"]
+    ),
+    ("node", 2): lambda fields: NodeRecord(
+        key=fields["key"],
+        kafka_id=fields["kafka_id"],
+        port=fields["port"],
+        state=fields["state"],
     ),
     ("log-dir", 1): _read_dir,
     ("topic", 1): _read_old_topic,

@@ -129,8 +129,10 @@ class ControllerShell:
             if snapshot.failure is not None:
                 raise snapshot.failure
             own = snapshot.observed.get(self._node)
-            is_obeyed = own is not None and own.obeys(snapshot.desired.controller_epoch)
-            if not is_obeyed or not snapshot.is_in_charge:
+            epoch = snapshot.desired.controller_epoch
+            # It may have been stopped by an operator.
+            is_settled_here = own is not None and (own.obeys(epoch) or own.is_ended)
+            if not is_settled_here or not snapshot.is_in_charge:
                 self._raise_own_problem(problems.get(self._node), time.monotonic() > end_s)
             elif has_settled(snapshot, problems) and is_settled(snapshot, problems):
                 return

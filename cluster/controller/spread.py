@@ -1,7 +1,7 @@
 """On which nodes new partitions are made: always the one that has the fewest.
 
-Not chosen are nodes that are silent, those whose log dirs are all offline, full or draining, and
-those whose memory or processes allow no more.
+Not chosen are nodes that are silent, stopped or drained, those whose log dirs are all offline, full
+or draining, and those whose memory or processes allow no more.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,11 +24,11 @@ class Homes:
         self.room: dict[str, int | None] = {}  # None: nobody knows
         self.problems: list[str] = []  # of each node that gets none, why
         for key, seen in sorted(observed.items()):
-            why = _why_none(desired, seen, now_ms)
+            why = _why_unwanted(desired, key) or _why_none(desired, seen, now_ms)
             if seen.report is None or why:
                 self.problems.append(f"node {key}: {why}")
                 continue
-            self.counts[key] = len(_logs_at(desired, key))
+            self.counts[key] = len(desired.logs_at(key))
             self.room[key] = _room(desired, seen.report)
 
     @property
@@ -39,7 +39,7 @@ class Homes:
 
     def rooms_in_words(self) -> str:
         """How many more partitions each node takes."""
-        return ", ".join(f"node {_short(key)}: {room}" for key, room in self.room.items())
+        return ", ".join(f"node {short_key(key)}: {room}" for key, room in self.room.items())
 
     def take(self, avoid: Collection[str] = ()) -> str | None:
         """The node for one more partition; None where no node is left.
@@ -63,6 +63,17 @@ def is_usable(desired: Desired, node: str, reported: DirReport) -> bool:
     if record is None or record.node != node:
         return False
     return reported.state == "online" and record.state in ("online", "draining")
+
+
+def _why_unwanted(desired: Desired, key: str) -> str:
+    """Why an operator wants no new partition on a node; empty if it may get some."""
+    match desired.state_of(key):
+        case "stopped":
+            return f"it is stopped; `raylog node start {short_key(key)}` starts it"
+        case "draining":
+            return f"it is being drained; `raylog node drain --undo {short_key(key)}` ends that"
+        case _:
+            return ""
 
 
 def _why_none(desired: Desired, seen: Observed, now_ms: int) -> str:
@@ -94,14 +105,6 @@ def _has_room(entry: DirReport) -> bool:
     return entry.usable_bytes == -1 or entry.usable_bytes >= MIN_USABLE_BYTES
 
 
-def _logs_at(desired: Desired, node: str) -> list[object]:
-    """The logs that a node has or shall make."""
-    logs: list[object] = list(desired.logs_without_dir(node))
-    for record in desired.dirs_of(node):
-        logs += desired.logs_in(record.directory_id)
-    return logs
-
-
 def _room(desired: Desired, report: Report) -> int | None:
     """How many more logs a node takes, beside those that it shall make but does not report yet."""
     if report.room == -1:
@@ -111,6 +114,6 @@ def _room(desired: Desired, report: Report) -> int | None:
     return max(0, report.room - len(coming))
 
 
-def _short(key: str) -> str:
-    """A node's key as users see it: its label, or the beginning of its id."""
+def short_key(key: str) -> str:
+    """A node's key as users see it, and may give it: its label, or the beginning of its id."""
     return key[:8] if len(key) == NODE_ID_CHARS else key

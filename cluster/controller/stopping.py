@@ -1,15 +1,52 @@
-"""The orderly end of a broker's nodes: every LogManager at once, then what is left of actors."""
+"""The orderly end of a broker: its Controller, every LogManager, then what is left of actors."""
 
 import logging
+import time
 
+from raylog.actors.errors import NotLeader
 from raylog.actors.events import warn
-from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, gather
+from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S, gather
 from raylog.actors.runtime.handles import kill
-from raylog.actors.runtime.names import log_manager_name
+from raylog.actors.runtime.names import CONTROLLER, log_manager_name
 from raylog.actors.runtime.stubs import find_log_manager
+from raylog.cluster.controller.stub import find_controller
 from raylog.cluster.running import running_parts
 
 logger = logging.getLogger(__name__)
+
+# How long a Controller that is being started again is waited for.
+LOOKUP_TIMEOUT_S = 30.0
+RETRY_INTERVAL_S = 0.1
+
+
+def stop_controller(namespace: str) -> bool:
+    """Have the Controller stop the broker, and end it; without one, stop the nodes from here.
+
+    Returns whether all was in order. Ray has forgotten the Controller then, so that the next start
+    finds none.
+    """
+    is_clean = _shut_down(namespace)
+    kill(CONTROLLER, namespace)
+    deadline = time.monotonic() + CALL_TIMEOUT_S
+    while find_controller(namespace) is not None and time.monotonic() < deadline:
+        time.sleep(RETRY_INTERVAL_S)
+    return is_clean
+
+
+def _shut_down(namespace: str) -> bool:
+    deadline = time.monotonic() + LOOKUP_TIMEOUT_S
+    while True:
+        try:
+            controller = find_controller(namespace)
+            if controller is None:
+                break
+            return controller.shutdown().get(OPEN_TIMEOUT_S)
+        except NotLeader as error:
+            if time.monotonic() > deadline:
+                logger.warning("the Controller cannot be reached; stopping without it: %s", error)
+                break
+            time.sleep(RETRY_INTERVAL_S)
+    return stop_nodes(namespace)
 
 
 def stop_nodes(namespace: str, timeout_s: float = OPEN_TIMEOUT_S) -> bool:

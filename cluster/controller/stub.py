@@ -19,6 +19,7 @@ from raylog.cluster.controller.describe import (
     PartitionDescription,
     TopicDescription,
 )
+from raylog.cluster.controller.node_states import NodeDescription
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
 
@@ -48,6 +49,18 @@ class ControllerStub:
 
     def nodes(self) -> Call[dict[str, str | None]]:
         return Call(self.handle.nodes.remote(), "the nodes")
+
+    def describe_nodes(self) -> Call[list[NodeDescription]]:
+        return Call(self.handle.describe_nodes.remote(), "the nodes")
+
+    def drain_node(self, node: str, *, is_undone: bool) -> Call[NodeDescription]:
+        return Call(self.handle.drain_node.remote(node, is_undone), f"draining node {node}")
+
+    def stop_node(self, node: str) -> Call[NodeDescription]:
+        return Call(self.handle.stop_node.remote(node), f"stopping node {node}")
+
+    def start_node(self, node: str) -> Call[NodeDescription]:
+        return Call(self.handle.start_node.remote(node), f"starting node {node}")
 
     def log_dirs(self) -> Call[list[LogDirStatus]]:
         return Call(self.handle.log_dirs.remote(), "the log dirs")

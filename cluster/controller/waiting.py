@@ -13,10 +13,12 @@ Creating            all of its partitions serve     one failed, its node is sile
 Altering            all that serve obey             after 30 s it names those that do not
 Deleting            nothing is left of it           after 30 s it says what is left, and why
 Moving              it serves from the new log dir  the move was given up or cancelled
+Operating           the node is what it shall be    after a while it is answered all the same: what
+                                                    it still waits for can be asked
 =================== =============================== ==========================================
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
@@ -27,10 +29,12 @@ from raylog.actors.errors import (
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
+from raylog.cluster.controller.describe import Snapshot
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.instructions import Altered, Answered, Behind
+from raylog.cluster.controller.node_states import waits_for
 from raylog.cluster.controller.observed import Observed
-from raylog.cluster.controller.records import PartitionRecord, TopicRecord
+from raylog.cluster.controller.records import NodeState, PartitionRecord, TopicRecord
 from raylog.cluster.controller.spread import Homes
 from raylog.storage.errors import DiskFull, LogDirOffline, RaylogError
 
@@ -41,24 +45,29 @@ PATIENCE_MS = 30_000
 SILENT_MS = 30_000
 # or when nothing of it has gone on for so long: an actor starts in seconds.
 STALL_MS = 60_000
+# How long a stop, a drain, or a LogManager that is silent after a start is waited for.
+OPERATING_MS = 120_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """What shall be and what is, at one moment.
 
-    ``stuck``: why no record can be written, not even in the metadata's reserve.
+    ``stuck``: why no record can be written, not even in the metadata's reserve. ``refused``: the
+    nodes whose LogManager cannot be started.
     """
 
     desired: Desired
     observed: Mapping[str, Observed]
     now_ms: int
     stuck: DiskFull | None = None
+    refused: Collection[str] = ()
 
     def seen(self, log: LogId) -> Observed | None:
-        """The node that has a log, or shall make it; None while it is away."""
+        """The node that has a log, or shall make it; None while it is away, or has ended."""
         node = self.desired.node_of(log)
-        return None if node is None else self.observed.get(node)
+        seen = None if node is None else self.observed.get(node)
+        return None if seen is None or seen.is_ended else seen
 
     def entries(self, log: LogId) -> Sequence[LogReport]:
         """What the node of a log reports of it."""
@@ -138,7 +147,7 @@ def _why_not_made(record: PartitionRecord, view: View) -> RaylogError | None:
         return NotLeader(partition, f"the LogManager of node {node} does not answer")
     is_away = view.seen(record.log) is None
     if is_away and (record.directory is not None or not _can_be_elsewhere(record, view)):
-        return NotLeader(partition, f"node {node} left the cluster while it was being made")
+        return NotLeader(partition, f"node {node} left the cluster, or was stopped, meanwhile")
     directory = view.desired.dirs.get(record.directory or "")
     if directory is not None and directory.state == "offline":
         return LogDirOffline(directory.path, directory.why)
@@ -258,7 +267,33 @@ class Moving:
         return InvalidRequest("log_dir", self.target, "is not moved to: the move was cancelled")
 
 
-Waiting = Creating | Altering | Deleting | Moving
+@dataclass(slots=True, kw_only=True)
+class Operating:
+    """A node shall be in this state."""
+
+    node: str
+    state: NodeState
+    since_ms: int
+
+    def look(self, view: View) -> Ended | None:
+        record = view.desired.nodes[self.node]
+        is_over = self._is_over(view)
+        if record.state == self.state and not is_over:
+            snapshot = Snapshot(desired=view.desired, observed=view.observed, now_ms=view.now_ms)
+            if waits_for(snapshot, self.node):
+                return None
+        return Ended(value=record)
+
+    def _is_over(self, view: View) -> bool:
+        """Whether it is waited for no longer. An opening may take as long as a recovery does."""
+        seen = view.observed.get(self.node)
+        if self.state == "online" and seen is not None:
+            silent_ms = view.now_ms - max(self.since_ms, seen.heard_ms)
+            return self.node in view.refused or silent_ms > OPERATING_MS
+        return view.now_ms - self.since_ms > OPERATING_MS
+
+
+Waiting = Creating | Altering | Deleting | Moving | Operating
 
 
 def _deleted(name: str) -> RaylogError:

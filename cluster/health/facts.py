@@ -12,6 +12,7 @@ from raylog.actors.messages import (
     RetentionStatus,
 )
 from raylog.cluster.controller.describe import PartitionDescription, TopicDescription
+from raylog.cluster.controller.node_states import NodeDescription
 
 ERROR, WARNING, INFO = "error", "warning", "info"
 # Partitions that one finding names at most.
@@ -44,6 +45,8 @@ class Facts:
     # What the Controller says of itself: ``asking.Lookups.problems``.
     problems: Mapping[str, str] = field(default_factory=dict)
     nodes: Mapping[str, str | None] = field(default_factory=dict)
+    # The same nodes, as an operator sees them.
+    node_list: Sequence[NodeDescription] = ()
     silent_nodes: Mapping[str, str] = field(default_factory=dict)
     log_dirs: Sequence[LogDirStatus] = ()
     topics: Sequence[TopicDescription] = ()
@@ -55,6 +58,10 @@ class Facts:
     silent_upkeep: Mapping[str, str] = field(default_factory=dict)
     retention_interval_ms: int = 0
     now_ms: int = 0
+
+    def stopped_nodes(self) -> list[NodeDescription]:
+        """Those that an operator has stopped: nothing is wrong with them."""
+        return [node for node in self.node_list if node.state in ("stopping", "stopped")]
 
     def described(self) -> Iterator[tuple[str, PartitionDescription]]:
         """All partitions that the metadata lists, with their names."""

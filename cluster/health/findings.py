@@ -13,6 +13,7 @@ from raylog.actors.messages import LogDirStatus
 from raylog.cluster.controller.describe import (
     BEING_CREATED,
     BEING_OPENED,
+    IS_STOPPED,
     MANAGER_LEARNS,
     MANAGER_STARTS,
     METADATA,
@@ -25,6 +26,7 @@ from raylog.cluster.controller.describe import (
     UPKEEP_OF,
 )
 from raylog.cluster.controller.reserve import RESERVE_BYTES
+from raylog.cluster.controller.spread import short_key
 from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding, named
 from raylog.cluster.health.recovery import damaged, gaps, mended, recovering, set_aside
 from raylog.storage.state.checkpoints import (
@@ -87,8 +89,31 @@ def findings(facts: Facts) -> list[Finding]:
 
 def notes(facts: Facts) -> list[Finding]:
     """What is worth knowing, and no problem."""
-    found = (*mended(facts), *_shared_dirs(facts))
+    found = (*_operated(facts), *mended(facts), *_shared_dirs(facts))
     return sorted(found, key=lambda finding: finding.what)
+
+
+def _operated(facts: Facts) -> Iterator[Finding]:
+    """What an operator has ordered of a node, and what ends it."""
+    for node in facts.node_list:
+        name = short_key(node.node)
+        if node.state in ("stopping", "stopped"):
+            yield Finding(
+                severity=INFO,
+                subject=f"node {name}",
+                what=(
+                    f"it is {node.state}, as it was ordered. Its {node.wanted} partitions cannot "
+                    "be used until it is started"
+                ),
+                todo=f"when its maintenance is over: `raylog node start {name}`",
+            )
+        elif node.state == "draining":
+            yield Finding(
+                severity=INFO,
+                subject=f"node {name}",
+                what="it gets no new partition, as it was ordered; what it has serves",
+                todo=f"to end that: `raylog node drain --undo {name}`",
+            )
 
 
 def _shared_dirs(facts: Facts) -> Iterator[Finding]:
@@ -193,8 +218,9 @@ def _metadata(facts: Facts) -> Iterator[Finding]:
 
 
 def _nodes(facts: Facts) -> Iterator[Finding]:
+    stopped = facts.stopped_nodes()
     for node_id, problem in facts.nodes.items():
-        if problem is None:
+        if problem is None or IS_STOPPED in problem:
             continue
         if SILENT in problem:
             yield Finding(
@@ -224,6 +250,8 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
                 todo=_take_part(problem),
             )
     for node_id, why in facts.silent_nodes.items():
+        if any(node.node == node_id for node in stopped):
+            continue
         yield Finding(
             severity=ERROR,
             subject=f"node {node_id[:8]}",
@@ -353,6 +381,7 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
     away = {
         name: described for name, described in facts.described() if described.problem is not None
     }
+    stopped = {name for name in away if IS_STOPPED in (away[name].problem or "")}
     recovering = {entry.partition for entry in facts.recovering}
     opening = [
         name
@@ -375,7 +404,7 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
     reasons = {
         name: (described.problem or "", dirs.get(described.todo or "", described.todo or REPAIR))
         for name, described in away.items()
-        if described.problem not in (BEING_OPENED, BEING_CREATED)
+        if described.problem not in (BEING_OPENED, BEING_CREATED) and name not in stopped
     }
     for (reason, todo), names in _grouped(reasons):
         yield Finding(
@@ -406,7 +435,11 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
                 "machine), and read the broker's logs"
             ),
         )
-    offline = sorted(status.partition for status in facts.partitions if status.is_offline)
+    offline = sorted(
+        status.partition
+        for status in facts.partitions
+        if status.is_offline and status.partition not in stopped
+    )
     if offline:
         yield Finding(
             severity=ERROR,

@@ -54,6 +54,7 @@ def gather_facts(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
         controller_problem=_controller_problem(handles, silent),
         problems=answers.get((CONTROLLER, "problems"), {}),
         nodes=answers.get((CONTROLLER, "nodes"), {}),
+        node_list=answers.get((CONTROLLER, "describe_nodes"), ()),
         topics=list(topics.values()),
         log_dirs=merged_log_dirs(
             _joined(answers, LOG_MANAGER, "log_dirs"), answers.get((CONTROLLER, "log_dirs"), ())
@@ -84,6 +85,7 @@ def _questions(name: str, handle: Any) -> dict[str, Call[Any]]:
         return {
             "cluster_id": controller.cluster_id(),
             "nodes": controller.nodes(),
+            "describe_nodes": controller.describe_nodes(),
             "log_dirs": controller.log_dirs(),
             "problems": controller.problems(),
             "list_topics": controller.list_topics(),

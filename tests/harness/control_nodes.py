@@ -7,6 +7,7 @@ from raylog.actors.control import (
     Create,
     DirReport,
     End,
+    Ended,
     KeepOut,
     LogId,
     LogReport,
@@ -18,7 +19,9 @@ from raylog.actors.control import (
     Report,
     Serve,
     SetAside,
+    Stop,
 )
+from raylog.actors.runtime.names import log_actor_name, log_manager_name
 from raylog.cluster.controller.desired import VERSION_SHIFT, Desired
 from raylog.cluster.controller.observed import Observed
 from raylog.storage.names import TopicPartition
@@ -62,6 +65,13 @@ class PerfectNode:
         self.epoch, self.obeyed = 0, -1
         self.set_aside: list[SetAside] = []
         self.removed: list[LogId] = []
+        # how its LogManager ended by order, and whether it was started again since
+        self.ended: Ended | None = None
+
+    def actors(self) -> list[str]:
+        """The names of the actors that run here."""
+        managers = [] if self.ended else [log_manager_name(self.key)]
+        return [*managers, *(log_actor_name(log.partition) for log in self.serving)]
 
     def report(self) -> Report:
         self.number += 1
@@ -71,7 +81,8 @@ class PerfectNode:
             number=self.number,
             controller_epoch=self.epoch,
             dirs=tuple(self.dirs.values()),
-            logs=tuple(self.logs.values()),
+            logs=() if self.ended else tuple(self.logs.values()),
+            ended=self.ended,
             orders=self.obeyed,
             room=self.room,
             is_restarted=self.is_restarted,
@@ -84,7 +95,7 @@ class PerfectNode:
 
         ``by_ray``: in the place of one that died; else it is a fresh start.
         """
-        self.is_restarted = by_ray
+        self.is_restarted, self.ended = by_ray, None
         count = int(self.life.rpartition("-")[2]) + 1
         self.life, self.number, self.obeyed = f"{self.key}-life-{count}", 0, -1
         self.logs = {
@@ -130,6 +141,8 @@ class PerfectNode:
                     )
                 case KeepOut():
                     self.fails(order.directory_id, order.why)
+                case Stop():
+                    self._stop()
 
     def _create(self, log: LogId) -> None:
         if any(other == log for other, _ in self.logs):
@@ -157,6 +170,13 @@ class PerfectNode:
     def _end(self, log: LogId) -> None:
         for key in [key for key in self.logs if key[0] == log]:
             self.logs[key] = entry(log, key[1], "found")
+
+    def _stop(self) -> None:
+        self.ended = "in order"
+        self.logs = {
+            key: entry(key[0], key[1], "found", topic_id=found.topic_id)
+            for key, found in self.logs.items()
+        }
 
     def _drop(self, log: LogId) -> None:
         for key in [key for key in self.logs if key[0] == log]:

@@ -26,6 +26,7 @@ from raylog.actors.control import (
     Remove,
     Serve,
     SetAside,
+    Stop,
 )
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.commands import Command, CreateTopic
@@ -124,6 +125,9 @@ class Play:
                 self.appending = instruction
             case Tell():
                 self.mail[instruction.node] = instruction.orders
+            case StartManager():
+                if self.nodes[instruction.node].ended:
+                    self.nodes[instruction.node].restart()
             case MakeReserve():
                 assert not self.is_reserve_wanted, "it is made already"
                 self.is_reserve_wanted = True
@@ -163,7 +167,9 @@ class Play:
     def sees(self) -> list[str]:
         """Ray tells which nodes are there."""
         present = sorted(set(self.nodes) - self.away)
-        return self.does(NodesSeen(nodes={key: f"ray-{key}" for key in present}))
+        names = [name for key in present for name in self.nodes[key].actors()]
+        nodes = {key: f"ray-{key}" for key in present}
+        return self.does(NodesSeen(nodes=nodes, actors=frozenset(names)))
 
     def reports(self, key: str) -> list[str]:
         return self.does(Reported(report=self.nodes[key].report()))
@@ -190,6 +196,8 @@ class Play:
             if self.now_ms >= end_ms:
                 return
             self.passes(min(tick_ms, end_ms - self.now_ms))
+            if any(node.ended for node in self.nodes.values()):
+                self.sees()
             for key in sorted(set(self.nodes) - self.silent - self.away):
                 self.reports(key)
 
@@ -309,6 +317,8 @@ def order_line(order: Order) -> str:
             return f"read back {order.directory_id}"
         case KeepOut():
             return f"keep out {order.directory_id}"
+        case Stop():
+            return "stop"
 
 
 def record_line(record: Record) -> str:
@@ -316,7 +326,7 @@ def record_line(record: Record) -> str:
         case ControllerRecord():
             return f"controller {record.epoch}"
         case NodeRecord():
-            return f"node {record.key}"
+            return f"node {record.key}" + ("" if record.state == "online" else f" {record.state}")
         case DirRecord():
             return f"dir {record.directory_id} {record.state} at {record.node}"
         case TopicRecord():
@@ -354,6 +364,6 @@ def answer_line(answer: Answer) -> str:
         behind = ", ".join(str(entry.partition) for entry in value.behind)
         altered = f"{value.topic.name} {version_line(value.topic.version)}"
         return altered + (f" but {behind}" if behind else "")
-    if isinstance(value, PartitionRecord | DirRecord):
+    if isinstance(value, PartitionRecord | DirRecord | NodeRecord):
         return record_line(value)
     return str(value)

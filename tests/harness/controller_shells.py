@@ -42,6 +42,8 @@ class FakeManagers:
             self.started.append(node)
             if node in self.errors:
                 raise self.errors[node]
+            if self.nodes[node].ended:
+                self.nodes[node].restart()
         self.reports(node)
 
     def obey(self, node: str, orders: Orders, given_up: "Future[None]") -> None:
@@ -89,6 +91,10 @@ class ShellPlay:
         self.managers.report = shell.put
         return shell
 
+    def start_again(self) -> None:
+        """After ``end``: another Controller, which has to ``begin``."""
+        self.shell = self._new_shell()
+
     def begin(self) -> None:
         """Return when all nodes take part."""
         self.shell.begin()
@@ -97,7 +103,9 @@ class ShellPlay:
 
     def sees(self, *keys: str) -> None:
         """These nodes are in the Ray cluster."""
-        self.shell.put(NodesSeen(nodes={key: f"ray-{key}" for key in keys}))
+        names = [name for key in keys for name in self.managers.nodes[key].actors()]
+        nodes = {key: f"ray-{key}" for key in keys}
+        self.shell.put(NodesSeen(nodes=nodes, actors=frozenset(names)))
 
     def end(self) -> bool:
         for event in self.managers.hanging.values():

@@ -94,7 +94,8 @@ class SimController:
         up = [node for node in self.world.nodes if node.is_up]
         ghosts = sorted(self.world.ghosts)
         keys = [node.key for node in up] + ghosts
-        self.tell(NodesSeen(nodes={key: f"ray-{key}" for key in keys}))
+        nodes = {key: f"ray-{key}" for key in keys}
+        self.tell(NodesSeen(nodes=nodes, actors=self.world.actors()))
         for key in [node.key for node in up if node.manager is None] + ghosts:
             self.tell(Silent(node=key))
         self.tell(Tick())

@@ -2,7 +2,8 @@
 
 ``./dev simulate --mutants`` prints a table of them with the first seed that fails. An error that no
 seed of MOST_SEEDS finds means that the simulation is blind for it. The numbers are those of what
-must be impossible; 27 and 28 are of the list of mutants for replication.
+must be impossible; 27 and 28 are of the list of mutants for replication, 29 is of the operation of
+nodes.
 """
 
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ MUTANTS = (
         new="return version + 1",
     ),
     Mutant(
-        seed=MOST_SEEDS,
+        seed=104,
         number=2,
         what="producer ids begin where the metadata says, not at the epoch",
         module=f"{CONTROLLER}.desired",
@@ -260,5 +261,13 @@ MUTANTS = (
         new="        self._is_turn_of_plan = purpose is not None\n"
         "        for record in begun.records:\n"
         "            self._apply(record)\n",
+    ),
+    Mutant(
+        seed=2,
+        number=29,
+        what="a node that is drained gets new partitions",
+        module=f"{CONTROLLER}.spread",
+        old='        case "draining":\n',
+        new='        case "of nobody":\n',
     ),
 )

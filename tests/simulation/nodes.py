@@ -6,12 +6,13 @@ disks (``node_disks.py``), how it begins and how it asks its actors is the broke
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from raylog.actors.control import LogId, Orders
+from raylog.actors.control import LogId, Orders, Report
 from raylog.actors.errors import NotLeader, RequestTimedOut
+from raylog.actors.messages import PartitionOffsets
 from raylog.actors.node import instructions as do
 from raylog.actors.node.dirs import Found
 from raylog.actors.node.events import (
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 # How often it looks at its dirs, asks its actors, looks at the room on its disks, writes
 # checkpoints, and looks whose each folder is.
 TICK_MS, SAY_MS, MEASURE_MS, CHECKPOINT_MS, IDENTITY_MS = 1000, 3000, 5000, 15_000, 30_000
+# How long an orderly end takes at the most, where nothing hangs.
+END_MS = 3_000
 # Until Ray tries again to start a LogManager that could not begin.
 BEGIN_MS = 500
 # Work on a disk, an opening, a round of a copy; a few take this long, most far less.
@@ -109,6 +112,8 @@ class Manager:
         )
         self._waiting: list[Event] = []  # while it is paused
         self._usable_bytes: dict[str, int] = {}
+        self.report: Report | None = None  # the last one
+        self._touched: set[LogId] = set()  # that it has opened, or tried to
         self.obeyed_epoch = -1  # the highest of which it has obeyed orders
         self._copies: dict[int, Callable[[], None]] = {}  # by their token
         self._works: dict[int, do.Work] = {}  # on its disks, by their token
@@ -174,6 +179,7 @@ class Manager:
         for served in first.served:
             self.world.ray.named[served.log.partition].is_adopted = True
             self._disks.work.began_opening(served.log, served.directory_id)
+            self._touched.add(served.log)
         self.is_started, self.is_paused = True, False
         self.tell(first)
         self.resume()
@@ -272,7 +278,10 @@ class Manager:
 
     def _carry_out(self, instruction: do.Instruction) -> None:
         match instruction:
+            case do.EndNode():
+                self.world.clockwork.soon(self._end_in_order, most_ms=END_MS)
             case do.SendReport(report=report):
+                self.report = report
                 self.world.truth.reported(report)
                 self.world.send_report(self, report)
             case do.Refuse(controller_epoch=epoch):
@@ -394,6 +403,7 @@ class Manager:
             raise
 
     def _start_log(self, instruction: do.StartLog) -> Served:
+        self._touched.add(instruction.log)
         log, dir = instruction.log, self.node.dir(instruction.directory_id)
         running = self.world.ray.named.get(log.partition)
         # One that waits for another topic's log is of no use to anybody.
@@ -462,6 +472,46 @@ class Manager:
         if actor.is_learning:
             raise NotLeader(str(log), "its log is not open")
         self.world.ray.close(actor)
+
+    def _end_in_order(self) -> None:
+        """By order: close what is served, write checkpoints and marks, tell it, and end."""
+        if not self.is_alive:
+            return
+        now_ms = self.world.clockwork.now_ms
+        until_ms = max(dir.hangs_until_ms for dir in self.node.dirs)
+        if self.is_paused or until_ms > now_ms:
+            self.world.clockwork.after(max(WORK_MS, until_ms - now_ms), self._end_in_order)
+            return
+        closed = self._close_all()
+        assert self.report is not None
+        lying = {log.log for log in self.report.logs if log.log is not None}
+        is_clean = self._disks.work.unlock(closed, lying - self._touched)
+        self.is_alive = False
+        last = replace(
+            self.report,
+            number=self.report.number + 1,
+            logs=(),
+            ended="in order" if is_clean else "not in order",
+        )
+        self.world.manager_ended(self)
+        self.world.send_report(self, last)
+
+    def _close_all(self) -> dict[LogId, PartitionOffsets]:
+        """Close what can be closed, and end the rest."""
+        closed: dict[LogId, PartitionOffsets] = {}
+        served = {facts.log for facts in self.machine.served()}
+        for actor in list(self.world.ray.named.values()):
+            if actor.node != self.node.key:
+                continue
+            offsets = actor.says().offsets
+            try:
+                self._end_log(do.EndLog(token=0, log=actor.log))
+            except RaylogError:
+                self.world.ray.vanish(actor)
+                continue
+            if offsets is not None and actor.log in served:
+                closed[actor.log] = offsets
+        return closed
 
     # -- what happens to it ------------------------------------------------------------------------
 

@@ -11,8 +11,11 @@ from raylog.cluster.controller.commands import (
     Command,
     CreateTopic,
     DeleteTopic,
+    DrainNode,
     LogDirOnline,
     MovePartition,
+    StartNode,
+    StopNode,
 )
 from raylog.cluster.controller.instructions import Altered, Answer
 from raylog.storage.errors import DiskFull, LogDirOffline
@@ -31,6 +34,8 @@ MANY_PARTITIONS = 100
 # A producer id takes no longer: a node that is silent counts as hanging after 10 s. A node is calm
 # where nothing was wrong for so long.
 ID_MS, CALM_MS = 30_000, 20_000
+# How long a node is stopped at the most.
+STOPPED_MS = 60_000
 RETENTIONS = (-1, 3_600_000, 60_000)
 
 
@@ -44,6 +49,8 @@ class Users:
         self._asked: dict[int, tuple[Command, SimController]] = {}
         self._asked_ms: dict[int, int] = {}
         self.are_over = False
+        # This one stays as it is at the end.
+        self.kept_stopped = {self._chance.choice(world.nodes).key}
 
     def begin(self) -> None:
         self._world.clockwork.soon(self._ask, most_ms=ASK_MS)
@@ -67,7 +74,7 @@ class Users:
 
     def _choose(self) -> Command:
         chance, name = self._chance, self._chance.choice(NAMES)
-        match chance.randint(0, 9):
+        match chance.randint(0, 10):
             case 0 | 1:
                 self._requests += 1
                 return CreateTopic(
@@ -88,6 +95,8 @@ class Users:
             case 8:
                 dir = chance.choice(chance.choice(self._world.nodes).dirs)
                 return LogDirOnline(log_dir=dir.directory_id)
+            case 9:
+                return self._some_operation()
             case _:
                 return AllocateProducerId()
 
@@ -111,6 +120,28 @@ class Users:
         return MovePartition(
             name=log.partition.topic, number=log.partition.partition, log_dir=target
         )
+
+    def _some_operation(self) -> Command:
+        """Of a node; each is started again after a while, or at the end."""
+        chance, node = self._chance, self._chance.choice(self._world.nodes).key
+        match chance.randint(0, 4):
+            case 0:
+                return DrainNode(node=node, is_undone=chance.random() < 0.3)
+            case 1 | 2:
+                start = StartNode(node=node)
+                self._world.clockwork.after(
+                    chance.randint(100, STOPPED_MS), lambda: self.ask(start)
+                )
+                return StopNode(node=node)
+            case _:
+                return StartNode(node=node)
+
+    def bring_nodes_online(self) -> None:
+        """The maintenance of most nodes is over; the operator looks again whether they are used."""
+        for record in list(self._world.truth.desired.nodes.values()):
+            if record.state != "online" and record.key not in self.kept_stopped:
+                self.ask(StartNode(node=record.key))
+        self._world.clockwork.after(20_000, self.bring_nodes_online)
 
     def create_everywhere(self) -> None:
         """Ask for a topic with a partition on about every node."""

@@ -19,6 +19,7 @@ from raylog.actors.control import Confirmed, LogId, Move, Orders, Report, Serve
 from raylog.actors.node import instructions as do
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.events import ReportWanted
+from raylog.actors.runtime.names import log_actor_name, log_manager_name
 from raylog.cluster.controller.records import (
     ControllerRecord,
     DirRecord,
@@ -79,6 +80,7 @@ class World:
         self.nodes = [self._make_node(number) for number in range(chance.randint(3, 5))]
         self.controller: SimController | None = None
         self._lives = 0
+        self._restarting: set[str] = set()  # nodes whose LogManager Ray starts again
         self._accepts_older = False  # as the next Controller is told
         # How much of what links carry is lost, and how much comes late.
         self._loss, self._lateness = chance.choice((0.0, 0.02, 0.2)), chance.choice((0.02, 0.2))
@@ -156,6 +158,7 @@ class World:
             self.controller.resume()
         self.nemesis.write_back_all()
         self.users.bring_dirs_online()
+        self.users.bring_nodes_online()
 
     def is_settled(self) -> bool:
         return not self.what_is_left()
@@ -168,13 +171,20 @@ class World:
         desired = self.truth.desired
         left = []
         for log, record in desired.partitions.items():
+            if self._is_stopped(record):
+                continue  # nobody serves it, and what is removed goes when the node is started
             problem = self._problem(record)
             if problem and not self._is_lost(log, record.directory) and not self._is_taken(log):
                 left.append(f"{log} {problem}")
         left += [
             f"no {kind} at {node.key}" for node in self.nodes for kind in node.missing_upkeep()
         ]
+        for node in self.nodes:
+            if desired.is_stopped(node.key) and node.manager is not None:
+                left.append(f"{node.key} is stopped, and has a LogManager")
         for actor in self.ray.named.values():
+            if desired.is_stopped(actor.node):
+                left.append(f"{actor.log} runs at {actor.node}, which is stopped")
             if actor.log not in desired.partitions and not actor.is_learning:
                 left.append(f"{actor.log} is served, but not desired")
             folder = actor.disks.folder(actor.path, actor.log.partition)
@@ -200,6 +210,12 @@ class World:
         if actor.config_version < self.truth.desired.topics[log.topic_id].version:
             return "obeys an old config"
         return ""
+
+    def _is_stopped(self, record: PartitionRecord) -> bool:
+        """Whether its node, or one on which something of it may lie, is stopped."""
+        desired = self.truth.desired
+        nodes = (desired.node_of(record.log), *record.left)
+        return any(map(desired.is_stopped, nodes))
 
     def _is_lost(self, log: LogId, directory_id: str | None) -> bool:
         """Whether its folder is not there, after a restore of older metadata, or does not say whose
@@ -263,10 +279,19 @@ class World:
             self.controller = None
             self.clockwork.soon(self._start_controller, most_ms=RESTART_MS)
 
+    def actors(self) -> frozenset[str]:
+        """The names of all actors that run, or that Ray starts again."""
+        keys = [node.key for node in self.nodes if node.manager or node.key in self._restarting]
+        managers = [log_manager_name(key) for key in keys]
+        return frozenset([*managers, *map(log_actor_name, self.ray.named)])
+
     def start_manager(self, key: str) -> None:
         """Ray starts a node's LogManager, or finds it running."""
         node = self.node_of_key(key)
-        if node is None or not node.is_up:
+        if node is None:
+            return
+        self._restarting.discard(node.key)
+        if not node.is_up:
             return
         if node.manager is not None:
             node.manager.tell(ReportWanted())
@@ -281,6 +306,7 @@ class World:
             return
         node.is_fresh = False
         manager.is_alive = False
+        self._restarting.add(node.key)
         self.clockwork.soon(manager.die, most_ms=2_000)
         self.clockwork.soon(lambda: self.start_manager(node.key), most_ms=RESTART_MS)
 
@@ -309,6 +335,15 @@ class World:
         if order is not None and order.directory_id == actor.dir.directory_id:
             with suppress(RaylogError):
                 self.ray.learn(order)
+
+    def manager_ended(self, manager: Manager) -> None:
+        """It has ended by order, and Ray does not start it again."""
+        node = manager.node
+        self.truth.situations["a node is stopped in order"] += 1
+        node.manager, node.is_fresh = None, True
+        node.upkeep.clear()
+        for dir in node.dirs:
+            dir.read_ms = self.clockwork.now_ms
 
     def node_goes(self, node: SimNode) -> None:
         """The machine loses its power."""
@@ -434,6 +469,8 @@ class World:
         ]
         for node in self.nodes:
             count = new.count(node.key)
+            state = self.truth.desired.state_of(node.key)
+            expect(not count or state == "online", f"{node.key} is {state}, and gets {count} logs")
             expect(count <= node.most, f"{node.key} gets {count} partitions: it holds {node.most}")
 
     def _written(self, record: Record) -> None:

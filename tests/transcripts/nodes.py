@@ -32,6 +32,7 @@ from raylog.actors.node.instructions import (
     Doom,
     DropCopy,
     EndLog,
+    EndNode,
     ForgetLog,
     GiveUpCopy,
     Instruction,
@@ -142,6 +143,8 @@ def in_words(said: Instruction) -> str:
             return f"unlock {said.directory_id}"
         case Refuse():
             return f"refuse, epoch {said.controller_epoch} was seen"
+        case EndNode():
+            return "end the node"
         case MakeFolder():
             return f"make {name_of(said.log)} in {said.directory_id}"
         case Doom():

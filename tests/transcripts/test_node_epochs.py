@@ -5,10 +5,11 @@ log").
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from raylog.actors.control import VERSION, Order, SetAside
+from raylog.actors.control import VERSION, Order, SetAside, Stop
 from raylog.actors.node.dir_epochs import PATIENCE_MS
 from raylog.actors.node.events import DirFailed, DirsRead, Folder, Ordered, Served
 from raylog.storage.errors import DiskFull, StorageError
@@ -295,3 +296,37 @@ def test_orders_for_another_life_or_node_or_of_a_newer_version_are_dropped() -> 
         assert node.told(Ordered(orders=type(orders)(**{**fields, name: value}))) == []
     assert len(node.notes) == 3
     assert node.told(Ordered(orders=orders)) == ["make orders-0 of old in A"]
+
+
+# -- the order to stop -----------------------------------------------------------------------------
+
+
+def test_the_order_to_stop_is_obeyed_once_however_often_it_is_given() -> None:
+    node = serving("A")
+    assert node.orders(Stop()) == ["end the node"]
+    assert node.orders(Stop()) == []
+    assert node.orders(serve()) == []
+
+
+def test_the_order_to_stop_waits_until_its_epoch_is_on_the_disks() -> None:
+    node = Node("A")
+    assert node.orders(Stop()) == ["write epoch 1 to A"]
+    assert node.done("write epoch 1 to A") == ["end the node"]
+
+
+def test_a_late_controllers_order_to_stop_is_refused() -> None:
+    node = Node("A", controller_epoch=2)
+    assert node.orders(Stop()) == ["refuse, epoch 2 was seen"]
+
+
+def test_an_order_to_stop_the_life_before_does_not_stop_this_one() -> None:
+    node = Node("A", life="second")
+    node.life = "first"
+    assert node.orders(Stop()) == []
+
+
+def test_what_is_stopped_is_not_confirmed() -> None:
+    node = serving("A")
+    stop = replace(node.envelope(Stop()), doubts=frozenset({ORDERS}))
+    node.told(Ordered(orders=stop))
+    assert node.machine.rights(node.now_ms) == {}

@@ -70,12 +70,11 @@ def stopped(monkeypatch: pytest.MonkeyPatch, rays: Ray) -> list[str]:
     rays.connected_to = "here:1"
     names: list[str] = []
 
-    def shut_down(self: Broker) -> bool:
-        names.append(self.namespace)
+    def stop(namespace: str) -> bool:
+        names.append(namespace)
         return True
 
-    monkeypatch.setattr(Broker, "_shut_down", shut_down)
-    monkeypatch.setattr(module, "kill", lambda *_: None)
+    monkeypatch.setattr(module, "stop_controller", stop)
     return names
 
 

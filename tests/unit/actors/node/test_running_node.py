@@ -5,12 +5,23 @@ The Controller is the test: it reads reports and orders. Time goes a hundred tim
 
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from raylog.actors.control import Create, DirReport, LogId, Order, Orders, Remove, Report, Serve
-from raylog.actors.errors import UnsupportedVersion
+from raylog.actors.control import (
+    Create,
+    DirReport,
+    LogId,
+    Order,
+    Orders,
+    Remove,
+    Report,
+    Serve,
+    Stop,
+)
+from raylog.actors.errors import NotLeader, UnsupportedVersion
 from raylog.actors.metrics import Exporter, Metric
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dir_openings import in_threads
@@ -35,7 +46,7 @@ from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.testing.waiting import wait_for
 from tests.harness.hasty import Hasty
-from tests.harness.log_actors import HERE, FakeLog, FakeLogActors, says, through
+from tests.harness.log_actors import ELSEWHERE, HERE, FakeLog, FakeLogActors, says, through
 from tests.unit.actors.node.disks import HangingFileSystem
 
 CLUSTER, TOPIC = random_id(), random_id()
@@ -48,11 +59,14 @@ class Controller:
 
     def __init__(self) -> None:
         self.report_heard: Report | None = None
+        self.is_away = False
         self.is_dead = threading.Event()  # it answers nothing, until somebody gives that up
         self.is_asked = threading.Event()  # and somebody waits for it
         self.refused_epochs: list[int] = []
 
     def report(self, report: Report, timeout_s: float, given_up: "Future[None]") -> None:
+        if self.is_away:
+            raise NotLeader("the Controller", "it is away")
         if self.is_dead.is_set():
             self.is_asked.set()
             given_up.result(3_600)
@@ -95,7 +109,7 @@ class Node:
             self.fs.sync_dir("/")
         self.actors = actors or FakeLogActors()
         self.controller, self.upkeep = Controller(), Upkeep()
-        self.ended = threading.Event()
+        self.ended, self.end_wanted = threading.Event(), threading.Event()
         self.gauges: dict[str, float] = {}
         self.number = 0
         hasty = Hasty()
@@ -129,6 +143,7 @@ class Node:
                 timer=hasty,
                 room=lambda: 11,
                 end_process=self.ended.set,
+                end_node=self.end_wanted.set,
             ),
         )
 
@@ -253,6 +268,51 @@ def test_an_orderly_end_leaves_clean_logs() -> None:
     assert spec.is_clean
     assert spec.recovery_point == 5
     again.node.shutdown()
+
+
+def test_a_node_that_is_ordered_to_stop_ends_in_order_and_its_last_report_says_so() -> None:
+    node = Node().begin()
+    node.serve()
+    node.order(Stop())
+    assert node.end_wanted.wait(30)
+    node.node.end()
+    assert (node.report().ended, node.report().logs) == ("in order", ())
+    assert node.actors.living == {}
+    again = Node(node.fs).begin()
+    again.serve()
+    assert [spec.is_clean for spec in again.actors.made] == [True]
+    again.node.shutdown()
+
+
+def test_the_last_report_of_a_node_whose_log_cannot_be_closed_says_that_it_is_not_clean() -> None:
+    node = Node().begin()
+    node.serve()
+    node.actors.living[LOG.partition].close_error = StorageError("/disk/a", "EIO")
+    node.node.end()
+    assert node.report().ended == "not in order"
+
+
+@pytest.mark.parametrize(("node_id", "is_left"), [(HERE, False), (ELSEWHERE, True)])
+def test_a_node_that_is_stopped_leaves_no_actor_of_its_own_that_waits_for_its_order(
+    node_id: str, is_left: bool
+) -> None:
+    node = Node().begin()
+    node.serve()
+    again = Node(node.fs.crash(), node.actors)
+    actor = node.actors.living[LOG.partition]
+    actor.said, actor.states = replace(actor.said, node_id=node_id), ["learning"]
+    again.begin()
+    assert again.states() == [(LOG, "found")]
+    again.node.end()
+    assert (LOG.partition in node.actors.living) is is_left
+    node.node.shutdown()
+
+
+def test_a_node_ends_also_where_no_controller_hears_its_last_report() -> None:
+    node = Node().begin()
+    node.controller.is_away = True
+    node.node.end()
+    assert node.report().ended is None
 
 
 def test_a_log_that_cannot_be_closed_is_not_clean() -> None:

@@ -25,8 +25,10 @@ def test_a_node_without_an_actor_of_its_log_managers_name_is_silent() -> None:
     events: list[NodesSeen | Silent] = []
     watch = NodeWatch("test", events.append)
     watch.see([Node("1", "disk"), Node("2")], ["LogManager:disk", "Log:t-0"])
-    assert events == [NodesSeen(nodes={"disk": "1", "2": "2"}), Silent(node="2")]
+    actors = frozenset({"LogManager:disk", "Log:t-0"})
+    seen = NodesSeen(nodes={"disk": "1", "2": "2"}, actors=actors)
+    assert events == [seen, Silent(node="2")]
     assert watch.node("disk") == Node("1", "disk")
     watch.see([Node("4", "disk")], ["LogManager:disk"])
-    assert events[2:] == [NodesSeen(nodes={"disk": "4"})]
+    assert events[2:] == [NodesSeen(nodes={"disk": "4"}, actors=frozenset({"LogManager:disk"}))]
     assert watch.node("2") is None

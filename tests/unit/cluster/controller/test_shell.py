@@ -7,9 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from raylog.actors.errors import NotLeader, OlderMetadata, TopicExists, UnknownTopicOrPartition
+from raylog.actors.errors import (
+    InvalidRequest,
+    NotLeader,
+    OlderMetadata,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
+from raylog.cluster.controller.commands import StopNode
 from raylog.cluster.controller.describe import PartitionDescription
-from raylog.cluster.controller.events import NodesSeen
+from raylog.cluster.controller.events import Asked, NodesSeen
 from raylog.cluster.controller.reserve import METADATA_RESERVE, RESERVE_BYTES
 from raylog.cluster.controller.shell import LONGEST_PAUSE_S, again_until_open
 from raylog.storage.errors import DiskFull, InvalidConfig, LogDirOffline, LogLocked, StorageError
@@ -308,3 +315,46 @@ def test_a_node_that_left_is_told_nothing_more(play: ShellPlay) -> None:
     play.is_soon(
         lambda: "line-b" not in {thread.name for thread in threading.enumerate()}, "its line ends"
     )
+
+
+# -- one node --------------------------------------------------------------------------------------
+
+
+def test_a_node_is_stopped_and_started_while_the_other_serves(play: ShellPlay) -> None:
+    play.begin()
+    commanding, lookups = play.shell.commanding, play.shell.lookups
+    commanding.create_topic("t", 2, {})
+    with ThreadPoolExecutor() as pool:
+        stopping = pool.submit(commanding.stop_node, "b")
+        play.is_soon(lambda: play.managers.nodes["b"].ended, "it has ended")
+        play.sees("a", "b")
+        stopped = stopping.result()
+    assert (stopped.state, stopped.was_clean, stopped.waits_for) == ("stopped", True, "")
+    assert commanding.stop_node("ray-b").state == "stopped"  # Ray's id of it
+    away = lookups.describe_topic("t").partitions[1]
+    assert away.problem == "its node b is stopped; `raylog node start b` starts it"
+    assert isinstance(lookups.explain(TopicPartition("t", 1)), NotLeader)
+    assert lookups.describe_topic("t").partitions[0].problem is None
+    assert [node.state for node in lookups.describe_nodes()] == ["online", "stopped"]
+    started = commanding.start_node("b")
+    assert (started.state, started.serving, started.not_serving) == ("online", 1, {})
+
+
+def test_a_broker_starts_while_the_node_of_its_controller_is_stopped(play: ShellPlay) -> None:
+    play.begin()
+    play.shell.commanding.create_topic("t", 2, {})
+    play.shell.put(Asked(request=1_000, command=StopNode(node="a")))
+    play.is_soon(lambda: play.managers.nodes["a"].ended, "it has ended")
+    play.end()
+    play.start_again()
+    play.begin()
+    described = play.shell.lookups.describe_nodes()
+    assert [(node.node, node.state) for node in described] == [("a", "stopped"), ("b", "online")]
+    assert play.managers.started.count("a") == 1
+
+
+def test_what_is_no_node_is_refused_before_anything_is_asked(play: ShellPlay) -> None:
+    play.begin()
+    for name in ("c", "", "ray-"):  # the last one may be any
+        with pytest.raises(InvalidRequest, match="nodes are: a, b"):
+            play.shell.commanding.drain_node(name)

@@ -1,6 +1,8 @@
 """Findings: what is wrong is named once, with what to do; what is well is not."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,10 +18,12 @@ from raylog.cluster.controller.describe import (
     BEING_OPENED,
     MANAGER_LEARNS,
     MANAGER_STARTS,
+    NODE_STOPPED,
     ONLINE_AGAIN,
     PartitionDescription,
     TopicDescription,
 )
+from raylog.cluster.controller.node_states import NodeDescription, NodeState
 from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding
 from raylog.cluster.health.findings import findings, notes
 from raylog.storage.log_dir import CHECKPOINTS
@@ -293,3 +297,39 @@ def test_a_reason_of_several_partitions_that_names_one_of_them_is_one_finding() 
     finding = only(facts(*["/disk is offline: there are folders of partitions (t-0)"] * 3))
     assert finding.subject == "t-0, t-1, t-2"
     assert "(t-0)" in finding.what
+
+
+# -- nodes that an operator has stopped or drained -------------------------------------------------
+
+
+def node(state: NodeState, **facts: Any) -> NodeDescription:
+    return NodeDescription(node="disk-1", node_id="n1", state=state, wanted=2, **facts)
+
+
+def with_stopped(state: NodeState = "stopped", **more: Any) -> Facts:
+    """Partition t-0 is on a node that is stopped; t-1 serves."""
+    described = facts(NODE_STOPPED.format(node="disk-1"), None)
+    nodes = {"n1": NODE_STOPPED.format(node="disk-1").removeprefix("its "), "n2": None}
+    return replace(described, nodes=nodes, node_list=[node(state)], **more)
+
+
+@pytest.mark.parametrize("state", ["stopping", "stopped"])
+def test_a_stopped_node_and_its_partitions_are_a_note_and_no_problem(state: NodeState) -> None:
+    stopped = with_stopped(state, silent_nodes={"disk-1": "it is stopping"})
+    assert findings(stopped) == []
+    (note,) = notes(stopped)
+    assert (note.severity, note.subject) == (INFO, "node disk-1")
+    assert "`raylog node start disk-1`" in note.todo
+    assert "2 partitions" in note.what
+
+
+def test_a_partition_that_is_closed_just_now_by_a_stop_is_no_problem() -> None:
+    closing = [status("t-0", is_offline=True), status("t-1")]
+    assert findings(with_stopped("stopping", partitions=closing)) == []
+
+
+def test_a_drained_node_is_a_note_with_what_ends_it() -> None:
+    drained = Facts(nodes={"n1": None}, node_list=[node("draining")])
+    assert findings(drained) == []
+    (note,) = notes(drained)
+    assert "`raylog node drain --undo disk-1`" in note.todo

@@ -26,6 +26,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "Controller": {
         "cluster_id": "cluster-1",
         "nodes": {"node-1": None},
+        "describe_nodes": [],
         "log_dirs": [DIR_A1, DIR_B],
         "problems": {"metadata": "EIO"},
         "list_topics": ["t"],

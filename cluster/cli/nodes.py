@@ -1,0 +1,165 @@
+"""``raylog node``: look at the nodes, and operate one of them while the rest serves."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from raylog.cluster.cli.common import (
+    NAMESPACE,
+    TABLE,
+    Address,
+    Format,
+    Namespace,
+    Output,
+    connected,
+    note,
+    show,
+    show_json,
+)
+from raylog.cluster.cli.interrupts import told_if_interrupted
+
+if TYPE_CHECKING:
+    from raylog.cluster.controller.node_states import NodeDescription
+
+app = typer.Typer(
+    help="Show the nodes; drain, stop or start one while the others serve.", no_args_is_help=True
+)
+COLUMNS = (
+    "node",
+    "host",
+    "state",
+    "serving",
+    "wanted",
+    "raylog",
+    "life",
+    "log dirs",
+    "node id",
+    "why",
+)
+# Partitions that do not serve after a start are named up to this many.
+NAMED_AT_MOST = 20
+
+Node = Annotated[
+    str,
+    typer.Argument(
+        metavar="NODE",
+        help="Label of the node, or Ray's id of it, or the beginning of that; see `raylog node "
+        "list`.",
+    ),
+]
+
+
+@app.command("list")
+def list_nodes(
+    output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
+) -> None:
+    """Show the nodes: their state, their log dirs, and how many of their partitions serve.
+
+    States: online; draining (it gets no new partition); stopping, stopped; starting; suspect (its
+    LogManager does not answer); apart (it takes no part, "why" says the reason); away (it is not
+    in the Ray cluster).
+    """
+    nodes = connected(address, namespace).describe_nodes()
+    if output is Output.json:
+        show_json({"nodes": nodes})
+        return
+    show(COLUMNS, [_row(node) for node in nodes])
+
+
+def _row(node: "NodeDescription") -> tuple[object, ...]:
+    return (
+        _name(node),
+        node.host or None,
+        node.state,
+        node.serving,
+        node.wanted,
+        node.version or None,
+        node.life[:8] or None,
+        ",".join(node.log_dirs) or None,
+        None if node.node_id is None else node.node_id[:8],
+        node.waits_for or node.why or None,
+    )
+
+
+def _name(node: "NodeDescription") -> str:
+    """A label, or the beginning of an id: each is a NODE."""
+    from raylog.cluster.controller.spread import short_key
+
+    return short_key(node.node)
+
+
+@app.command()
+def drain(
+    node: Node,
+    undo: Annotated[bool, typer.Option("--undo", help="Give it new partitions again.")] = False,
+    address: Address = None,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Give a node no new partition. What it has it keeps and serves.
+
+    Partitions are not moved to other nodes.
+    """
+    broker = connected(address, namespace)
+    with told_if_interrupted("the node may be drained all the same; see `raylog node list`"):
+        drained = broker.drain_node(node, undo=undo)
+    _fail_if_waiting(drained)
+    name = _name(drained)
+    if undo:
+        typer.echo(f"node {name} gets new partitions again")
+    else:
+        typer.echo(f"node {name} gets no new partition; it serves {drained.serving}")
+
+
+@app.command()
+def stop(node: Node, address: Address = None, namespace: Namespace = NAMESPACE) -> None:
+    """Close every partition of a node in order, and have nothing run there. The others serve.
+
+    The node stays stopped until `raylog node start`, also after a restart of the broker. Its
+    partitions cannot be used until then: they have no replica on another node.
+    """
+    broker = connected(address, namespace)
+    with told_if_interrupted("the stop goes on; see `raylog node list`"):
+        stopped = broker.stop_node(node)
+    _fail_if_waiting(stopped)
+    name = _name(stopped)
+    how = "stopped" if stopped.node_id is not None else "away, and stopped when it is back"
+    typer.echo(f"node {name} is {how}; `raylog node start {name}` starts it")
+    if stopped.was_clean is False:
+        note("its next start recovers the logs that were not closed in order")
+    if stopped.wanted:
+        note(f"its {stopped.wanted} partitions cannot be used until then")
+
+
+@app.command()
+def start(node: Node, address: Address = None, namespace: Namespace = NAMESPACE) -> None:
+    """Use a node again that was stopped or drained; returns when its partitions serve.
+
+    Exit status 1: some do not serve, and why.
+    """
+    broker = connected(address, namespace)
+    with told_if_interrupted("the start goes on; see `raylog node list`"):
+        started = broker.start_node(node)
+    away = list(started.not_serving.items())
+    for partition, why in away[:NAMED_AT_MOST]:
+        note(f"{partition} does not serve: {why}")
+    if len(away) > NAMED_AT_MOST:
+        note(f"and {len(away) - NAMED_AT_MOST} more; see `raylog health`")
+    if started.node_id is None:
+        typer.echo(f"node {_name(started)} is away; it is used when it is back")
+        return
+    _fail_if_waiting(started)
+    typer.echo(f"node {_name(started)} serves {started.serving} of {started.wanted} partitions")
+    if away:
+        raise typer.Exit(1)
+
+
+def _fail_if_waiting(node: "NodeDescription") -> None:
+    """Exit status 1 where the node is not yet what it shall be."""
+    if not node.waits_for:
+        return
+    why = f" ({node.why})" if node.state in ("suspect", "apart") else ""
+    note(
+        f"node {_name(node)} is {node.state}{why}: {node.waits_for}. It goes on by itself; the "
+        "same command waits again, and `raylog node list` shows it"
+    )
+    raise typer.Exit(1)

@@ -1,0 +1,214 @@
+"""A node as its operator sees it: what it shall be, what it is, and what the change still needs.
+
+::
+
+    online ---drain---> draining ---drain --undo, start---> online
+       |                   |
+       +-------stop--------+----> stopping --its logs are closed, it has ended--> stopped
+       ^                                                                            |
+       +-----------starting <-----------------------start---------------------------+
+
+What a node shall be is a record; the rest of this follows from what it reports. Pure.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from raylog.cluster.controller.describe import (
+    BEING_CREATED,
+    BEING_OPENED,
+    Snapshot,
+    problem_of,
+    why_not_obeying,
+)
+from raylog.cluster.controller.observed import Observed
+from raylog.cluster.controller.spread import NODE_ID_CHARS, short_key
+from raylog.storage.errors import RaylogError
+
+# away: it is not in the Ray cluster
+# apart: it is, and takes no part in the broker, for a reason that does not pass by itself
+# suspect: its LogManager does not report; its partitions may serve
+# starting: its LogManager begins, or learns what to obey
+NodeState = Literal[
+    "online", "draining", "stopping", "stopped", "starting", "suspect", "apart", "away"
+]
+
+
+class NodeDescription(NamedTuple):
+    """A node of the broker.
+
+    ``node``: its key, the same in each of its lives: its label, or else Ray's id of it.
+    ``node_id``: Ray's id of the present life; None while it is away. ``host``: empty where nobody
+    knows. ``why``: what is wrong with it, or what an operator has ordered. ``serving``, ``wanted``:
+    so many partitions serve, and shall be there. ``life``: of its LogManager. ``version``: of the
+    raylog that it runs. ``was_clean``: whether all of its logs were closed in order when it was
+    stopped; None where it was not, or where nobody knows. ``waits_for``: what the last drain, stop
+    or start still needs; empty if nothing. ``not_serving``: partition -> why it does not serve;
+    only ``Broker.start_node`` tells it.
+    """
+
+    node: str
+    node_id: str | None
+    state: NodeState
+    why: str = ""
+    host: str = ""
+    log_dirs: tuple[str, ...] = ()
+    serving: int = 0
+    wanted: int = 0
+    life: str = ""
+    version: str = ""
+    was_clean: bool | None = None
+    waits_for: str = ""
+    not_serving: Mapping[str, str] = {}
+
+
+# -- what a change still needs ---------------------------------------------------------------------
+
+
+def waits_for(snapshot: Snapshot, key: str) -> str:
+    """What is still missing until a node is what it shall be; empty if nothing."""
+    seen = snapshot.observed.get(key)
+    if seen is None:
+        return ""  # what counts is its record, when it is back
+    match snapshot.desired.state_of(key):
+        case "stopped":
+            return _until_stopped(snapshot, key, seen)
+        case "draining":
+            return _until_drained(snapshot, key)
+        case _:
+            return _until_started(snapshot, key, seen)
+
+
+def _until_stopped(snapshot: Snapshot, key: str, seen: Observed) -> str:
+    if seen.is_ended:
+        return ""
+    if seen.report is None:
+        return "its actors have to end"
+    if seen.is_suspect(snapshot.now_ms):
+        return f"its LogManager does not answer; {_closing(seen)}"
+    return _closing(seen)
+
+
+def _closing(seen: Observed) -> str:
+    serving = sum(entry.state == "serving" for logs in seen.logs.values() for entry in logs)
+    return f"{_partitions(serving)} to be closed"
+
+
+def _until_drained(snapshot: Snapshot, key: str) -> str:
+    """What it was to make before the drain was ordered is still made."""
+    desired = snapshot.desired
+    creating = sum(desired.partitions[log].state == "creating" for log in desired.logs_at(key))
+    return f"{_partitions(creating)} being created there" if creating else ""
+
+
+def _until_started(snapshot: Snapshot, key: str, seen: Observed) -> str:
+    if not seen.obeys(snapshot.desired.controller_epoch):
+        return "its LogManager has to begin"
+    opening = sum(why in (BEING_OPENED, BEING_CREATED) for why in _problems(snapshot, key).values())
+    return f"{_partitions(opening)} being opened" if opening else ""
+
+
+def _partitions(count: int) -> str:
+    return "1 partition is" if count == 1 else f"{count} partitions are"
+
+
+def not_serving(snapshot: Snapshot, key: str) -> dict[str, str]:
+    """The partitions of a node that do not serve -> why."""
+    return {name: str(why) for name, why in _problems(snapshot, key).items() if why is not None}
+
+
+def _problems(snapshot: Snapshot, key: str) -> dict[str, RaylogError | str | None]:
+    desired = snapshot.desired
+    records = [desired.partitions[log] for log in desired.logs_at(key)]
+    wanted = [record for record in records if record.state != "removing"]
+    return {str(record.log.partition): problem_of(snapshot, record) for record in wanted}
+
+
+# -- as they are shown -----------------------------------------------------------------------------
+
+
+def describe_node_list(
+    snapshot: Snapshot, problems: Mapping[str, RaylogError | str], others: Mapping[str, str]
+) -> list[NodeDescription]:
+    """The nodes of the Ray cluster, and those that are away and have log dirs or a state.
+
+    ``problems``, ``others``: as of ``describe_nodes``.
+    """
+    desired = snapshot.desired
+    known = {
+        key for key in desired.nodes if desired.dirs_of(key) or desired.state_of(key) != "online"
+    }
+    nodes = [describe_node(snapshot, key, problems) for key in {*snapshot.observed, *known}]
+    nodes += [
+        NodeDescription(node=node_id, node_id=node_id, state="apart", why=why)
+        for node_id, why in others.items()
+    ]
+    return sorted(nodes)
+
+
+def describe_node(
+    snapshot: Snapshot, key: str, problems: Mapping[str, RaylogError | str]
+) -> NodeDescription:
+    """One node."""
+    seen = snapshot.observed.get(key)
+    report = None if seen is None else seen.report
+    partitions = _problems(snapshot, key)
+    state, why = _state(snapshot, key, seen, problems.get(key))
+    return NodeDescription(
+        node=key,
+        node_id=None if seen is None else snapshot.node_ids.get(key, key),
+        state=state,
+        why=why,
+        log_dirs=_log_dirs(snapshot, key, seen),
+        serving=sum(why is None for why in partitions.values()),
+        wanted=len(partitions),
+        life="" if report is None else report.life,
+        version="" if report is None else report.software,
+        was_clean=None if seen is None else seen.is_clean,
+        waits_for=waits_for(snapshot, key),
+    )
+
+
+def _log_dirs(snapshot: Snapshot, key: str, seen: Observed | None) -> tuple[str, ...]:
+    """The paths as the node reports them, or else as they are recorded."""
+    if seen is not None and seen.report is not None:
+        return tuple(entry.path for entry in seen.report.dirs)
+    return tuple(record.path for record in snapshot.desired.dirs_of(key))
+
+
+def _state(
+    snapshot: Snapshot, key: str, seen: Observed | None, problem: RaylogError | str | None
+) -> tuple[NodeState, str]:
+    """The state, and why."""
+    wanted = snapshot.desired.state_of(key)
+    if wanted == "stopped":
+        is_ended = seen is None or seen.is_ended
+        return ("stopped" if is_ended else "stopping"), f"`raylog node start {short_key(key)}`"
+    if seen is None:
+        return "away", "it is not in the Ray cluster"
+    why = why_not_obeying(snapshot, key, seen, problem)
+    if why is None and wanted == "draining":
+        return "draining", "it gets no new partition"
+    if why is None:
+        return "online", ""
+    if seen.report is not None and seen.is_suspect(snapshot.now_ms):
+        return "suspect", why
+    return ("starting" if problem is None else "apart"), why
+
+
+def key_of(snapshot: Snapshot, name: str) -> str | None:
+    """The key of the node that a person means; None where there is none, or several.
+
+    ``name``: its label, or Ray's id of it, or the beginning of that.
+    """
+    keys = keys_of(snapshot)
+    if name in keys:
+        return name
+    ids = {key: key for key in keys if len(key) == NODE_ID_CHARS} | dict(snapshot.node_ids)
+    meant = {key for key, node_id in ids.items() if name and node_id.startswith(name)}
+    return meant.pop() if len(meant) == 1 else None
+
+
+def keys_of(snapshot: Snapshot) -> set[str]:
+    """The keys of all nodes that there are, or that took part."""
+    return {*snapshot.desired.nodes, *snapshot.observed}

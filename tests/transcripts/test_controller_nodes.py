@@ -1,0 +1,351 @@
+"""One node is drained, stopped and started while the others serve: the Controller's part.
+
+The lines are explained in ``tests/harness/controller_play.py``.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from raylog.actors.errors import InvalidRequest, NoLogDirs, NotLeader
+from raylog.cluster.controller.commands import (
+    AlterTopic,
+    Command,
+    DeleteTopic,
+    DrainNode,
+    StartNode,
+    StopNode,
+)
+from raylog.cluster.controller.describe import Snapshot
+from raylog.cluster.controller.events import Reported, Silent
+from raylog.cluster.controller.node_states import NodeDescription, describe_node_list
+from raylog.cluster.controller.waiting import OPERATING_MS
+from tests.harness.control_nodes import is_as_desired
+from tests.harness.controller_play import Play, begun
+from tests.transcripts.controllers import answer_of, create, error_of, node_a, node_b
+
+DRAIN, UNDO = DrainNode(node="b"), DrainNode(node="b", is_undone=True)
+STOP, START = StopNode(node="b"), StartNode(node="b")
+
+
+def with_topic(partitions: int = 4) -> Play:
+    """Two nodes with half of the partitions each."""
+    play = begun(node_a(), node_b())
+    play.create("t", partitions)
+    return play
+
+
+def stopped() -> Play:
+    play = with_topic()
+    play.asks(STOP)
+    play.settle()
+    assert answer_of(play) == "node b stopped"
+    return play
+
+
+def node(play: Play, key: str = "b") -> NodeDescription:
+    """As an operator sees it."""
+    snapshot = Snapshot(
+        desired=play.desired, observed=play.machine.watched.nodes, now_ms=play.now_ms
+    )
+    return next(found for found in describe_node_list(snapshot, {}, {}) if found.node == key)
+
+
+def served_at(play: Play, key: str) -> int:
+    return len(play.nodes[key].serving)
+
+
+# -- drain -----------------------------------------------------------------------------------------
+
+
+def test_a_drained_node_keeps_what_it_has_and_gets_no_new_partition() -> None:
+    play = with_topic()
+    play.asks(DRAIN)
+    assert "note node-operated" in play.appended()
+    assert answer_of(play) == "node b draining"
+    play.create("u", 4)
+    assert (served_at(play, "a"), served_at(play, "b")) == (6, 2)
+    assert node(play).state == "draining"
+
+
+@pytest.mark.parametrize("end", [UNDO, START])
+def test_the_end_of_a_drain_gives_it_new_partitions_again(end: Command) -> None:
+    play = with_topic()
+    play.asks(DRAIN)
+    play.settle()
+    play.asks(end)
+    play.settle()
+    assert answer_of(play) == "node b"
+    play.create("u", 2)
+    assert served_at(play, "b") == 3
+
+
+def test_a_topic_is_refused_where_all_nodes_are_drained_and_the_error_says_what_ends_that() -> None:
+    play = begun(node_a())
+    play.asks(DrainNode(node="a"))
+    play.settle()
+    play.asks(create("t"))
+    assert isinstance(error_of(play), NoLogDirs)
+    assert "raylog node drain --undo a" in str(error_of(play))
+
+
+def test_a_drain_waits_for_what_the_node_was_to_make_before() -> None:
+    play = begun(node_a(), node_b())
+    play.asks(create("t", 2))
+    play.appended()
+    play.asks(DRAIN)
+    play.appended()
+    assert play.answer is None
+    assert node(play).waits_for == "1 partition is being created there"
+    play.settle()
+    assert answer_of(play) == "node b draining"
+    assert served_at(play, "b") == 1
+
+
+# -- stop ------------------------------------------------------------------------------------------
+
+
+def test_a_node_is_stopped_by_an_order_and_the_rest_serves() -> None:
+    play = with_topic()
+    assert play.asks(STOP) == ["append: node b stopped"]
+    assert play.appended() == ["note node-operated", "tell b: stop"]
+    assert play.mail["b"].doubts == set(play.nodes["b"].serving)  # nothing of it is confirmed
+    assert node(play).state == "stopping"
+    assert node(play).waits_for == "2 partitions are to be closed"
+    assert play.obeys("b") == []  # its LogManager has said its last words, and ends
+    assert "note node-stopped" in play.sees()
+    assert answer_of(play) == "node b stopped"
+    assert (node(play).state, node(play).was_clean) == ("stopped", True)
+    assert served_at(play, "a") == 2
+
+
+def test_nobody_starts_the_log_manager_of_a_node_that_is_stopped() -> None:
+    play = stopped()
+    for _ in range(100):
+        assert "start b" not in [*play.sees(), *play.does(Silent(node="b")), *play.passes()]
+
+
+def test_the_order_to_stop_is_given_again_until_it_is_obeyed() -> None:
+    play = with_topic()
+    play.asks(STOP)
+    play.appended()
+    play.mail.clear()  # it is lost
+    assert "tell b: stop" in [line for _ in range(3) for line in play.passes()]
+
+
+def test_a_log_manager_that_dies_while_it_stops_is_ordered_to_stop_again() -> None:
+    play = with_topic()
+    play.asks(STOP)
+    play.appended()
+    play.nodes["b"].restart(by_ray=True)  # it has adopted what lives
+    play.mail.clear()
+    play.settle()
+    assert answer_of(play) == "node b stopped"
+
+
+def test_the_next_controller_knows_that_a_node_is_stopped_and_does_not_wait_for_it() -> None:
+    play = stopped()
+    play.begin()
+    assert play.sees() == ["note node-stopped", "start a"]
+    assert play.reports("a") == ["append: controller 2"]
+    play.settle()
+    play.create("u", 2)
+    assert served_at(play, "b") == 0
+
+
+def test_the_next_controller_finishes_a_stop() -> None:
+    play = with_topic()
+    play.asks(STOP)
+    play.appended()
+    play.begin()
+    play.settle()
+    assert node(play).state == "stopped"
+
+
+def test_a_stop_that_comes_again_changes_nothing_and_waits_for_the_same() -> None:
+    play = with_topic()
+    play.asks(STOP)
+    play.appended()
+    first = play.request
+    assert play.asks(STOP) == []
+    play.settle()
+    assert [answer.error for answer in play.answers.values()] == [None] * 3
+    assert {first, play.request} <= play.answers.keys()
+    assert play.asks(STOP) == [f"answer {play.request}: node b stopped"]
+
+
+def test_a_stop_that_a_hanging_log_manager_does_not_obey_is_answered_after_a_while() -> None:
+    play = with_topic()
+    play.silent.add("b")
+    play.asks(STOP)
+    play.settle(OPERATING_MS + 2_000)
+    assert answer_of(play) == "node b stopped"  # what shall be
+    assert node(play).state == "stopping"
+    assert "does not answer" in node(play).waits_for
+
+
+def test_a_report_that_comes_late_does_not_bring_a_stopped_node_back() -> None:
+    play = with_topic()
+    late = play.nodes["b"].report()
+    play.asks(STOP)
+    play.settle()
+    play.does(Reported(report=late))
+    assert node(play).state == "stopped"
+    assert play.machine.watched.nodes["b"].report is None
+
+
+def test_log_actors_that_outlived_their_log_manager_are_closed_by_another_one() -> None:
+    play = with_topic()
+    play.nodes["b"].ended = "not in order"  # somebody has killed it for good
+    play.silent.add("b")
+    play.does(Silent(node="b"))
+    play.asks(STOP)
+    play.appended()
+    assert play.answer is None
+    play.settle(2_000)
+    play.silent.clear()
+    play.settle()
+    assert answer_of(play) == "node b stopped"
+    assert served_at(play, "b") == 0
+
+
+def test_an_away_node_is_stopped_when_it_is_back() -> None:
+    play = with_topic()
+    play.away.add("b")
+    play.sees()
+    play.asks(STOP)
+    play.appended()
+    assert answer_of(play) == "node b stopped"
+    assert (node(play).node_id, node(play).state) == (None, "stopped")
+    play.away.clear()
+    play.nodes["b"].restart(by_ray=True)
+    play.settle()
+    assert node(play).state == "stopped"
+    assert play.nodes["b"].ended == "in order"
+
+
+# -- what others ask meanwhile ---------------------------------------------------------------------
+
+
+def test_a_topic_with_partitions_on_a_stopped_node_is_deleted_and_they_go_when_it_is_started() -> (
+    None
+):
+    play = stopped()
+    play.asks(DeleteTopic(name="t"))
+    play.settle()
+    assert answer_of(play) == "None"
+    assert set(play.states().values()) == {"removing in b1", "removing in b2"}
+    assert len(play.nodes["b"].logs) == 2
+    play.asks(START)
+    play.settle()
+    assert play.states() == {}
+
+
+def test_an_alter_does_not_wait_for_a_stopped_node_which_obeys_when_it_is_started() -> None:
+    play = stopped()
+    play.asks(AlterTopic(name="t", changes={"retention.ms": 5}))
+    play.settle()
+    assert answer_of(play).startswith("t v1")
+    play.asks(START)
+    play.settle()
+    assert is_as_desired(play.desired, play.nodes.values())
+
+
+def test_what_a_node_was_to_make_when_it_was_stopped_is_made_elsewhere() -> None:
+    play = begun(node_a(), node_b())
+    play.asks(create("t", 2))
+    play.appended()
+    play.mail.pop("b")  # the order to make it is lost
+    creation = play.request
+    play.asks(STOP)
+    play.settle()
+    assert play.answers[creation].error is None
+    assert served_at(play, "a") == 2
+
+
+def test_a_creation_that_waits_for_a_node_which_is_stopped_fails_where_it_cannot_go_on() -> None:
+    play = begun(node_a(), node_b())
+    play.asks(create("t", 2))
+    play.until(lambda: any("creating in b" in state for state in play.states().values()))
+    creation = play.request
+    play.asks(STOP)
+    play.settle(60_000)
+    assert isinstance(play.answers[creation].error, NotLeader)
+
+
+# -- start -----------------------------------------------------------------------------------------
+
+
+def test_a_node_that_is_started_again_serves_what_it_has() -> None:
+    play = stopped()
+    assert play.asks(START) == ["append: node b"]
+    assert "start b" in play.appended()
+    assert play.answer is None
+    assert node(play).waits_for == "its LogManager has to begin"
+    play.settle()
+    assert answer_of(play) == "node b"
+    assert is_as_desired(play.desired, play.nodes.values())
+    assert node(play).state == "online"
+
+
+def test_a_start_right_behind_a_stop_starts_it_when_it_has_ended() -> None:
+    play = with_topic()
+    play.asks(STOP)
+    play.appended()
+    stop = play.request
+    play.asks(START)
+    play.appended()
+    assert answer_of(play) == "node b" or play.answers[stop].error is None
+    play.nodes["b"].obey(play.mail.pop("b"))
+    play.reports("b")
+    play.does(Silent(node="b"))
+    play.settle()
+    assert answer_of(play) == "node b"
+    assert is_as_desired(play.desired, play.nodes.values())
+
+
+def test_a_start_ends_where_the_log_manager_cannot_begin() -> None:
+    play = stopped()
+    play.nodes["b"].ended = None  # as if it ran; it says nothing
+    play.silent.add("b")
+    play.asks(START)
+    play.appended()
+    assert play.answer is None
+    play.does(Silent(node="b", is_refused=True))
+    assert answer_of(play) == "node b"
+    assert node(play).waits_for == "its LogManager has to begin"
+
+
+def test_a_start_of_a_node_that_runs_changes_nothing() -> None:
+    play = with_topic()
+    assert play.asks(START) == [f"answer {play.request}: node b"]
+
+
+# -- what cannot be done ---------------------------------------------------------------------------
+
+
+def test_a_node_that_nobody_knows_is_refused_and_the_others_are_named() -> None:
+    play = with_topic()
+    play.asks(StopNode(node="c"))
+    assert isinstance(error_of(play), InvalidRequest)
+    assert "a, b" in str(error_of(play))
+
+
+@pytest.mark.parametrize("command", [DRAIN, UNDO])
+def test_a_stopped_node_is_not_drained_since_that_would_start_it(command: DrainNode) -> None:
+    play = stopped()
+    play.asks(command)
+    assert "raylog node start b" in str(error_of(play))
+    assert play.desired.is_stopped("b")
+
+
+def test_a_log_dir_of_a_stopped_node_may_be_used_by_another_node() -> None:
+    """Its disk was put into another machine."""
+    play = stopped()
+    taken = play.nodes["b"]
+    for name in list(taken.dirs):
+        play.nodes["a"].dirs[name] = taken.dirs.pop(name)
+    for key in list(taken.logs):
+        play.nodes["a"].logs[key] = replace(taken.logs.pop(key))
+    play.settle()
+    assert served_at(play, "a") == 4

@@ -1,0 +1,120 @@
+"""A node as its operator sees it: each state, and which node is meant by a name."""
+
+from dataclasses import replace
+
+import msgpack
+import pytest
+
+from raylog.cluster.controller.describe import Snapshot
+from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.node_states import (
+    NodeDescription,
+    describe_node_list,
+    key_of,
+)
+from raylog.cluster.controller.observed import Observed
+from raylog.cluster.controller.records import DirRecord, NodeRecord, NodeState, decode, encode
+from raylog.storage.errors import LogLocked
+from tests.harness.control_nodes import PerfectNode, obeying
+
+EPOCH = 1
+ID = "ab" * 28
+
+
+def snapshot(
+    seen: Observed | None, wanted: NodeState = "online", *, now_ms: int = 0, key: str = "disk"
+) -> Snapshot:
+    """One node, that has one log dir."""
+    desired = Desired()
+    desired.controller_epoch = EPOCH
+    desired.apply(NodeRecord(key=key, kafka_id=0, port=0, state=wanted))
+    desired.apply(DirRecord(directory_id="d", node=key, path="/d", state="online"))
+    observed = {} if seen is None else {key: seen}
+    return Snapshot(desired=desired, observed=observed, node_ids={key: ID}, now_ms=now_ms)
+
+
+def obeys() -> Observed:
+    return obeying(PerfectNode("disk", "d").report(), EPOCH)
+
+
+def only(view: Snapshot, **problems: str) -> NodeDescription:
+    (node,) = describe_node_list(view, problems, {})
+    return node
+
+
+@pytest.mark.parametrize(
+    ("seen", "wanted", "state"),
+    [
+        (obeys(), "online", "online"),
+        (obeys(), "draining", "draining"),
+        (obeys(), "stopped", "stopping"),
+        (Observed(heard_ms=0, is_ended=True), "stopped", "stopped"),
+        (None, "stopped", "stopped"),
+        (None, "online", "away"),
+        (None, "draining", "away"),
+        (Observed(heard_ms=0), "online", "starting"),
+    ],
+)
+def test_the_state_of_a_node_is_what_it_shall_be_and_what_it_is(
+    seen: Observed | None, wanted: NodeState, state: str
+) -> None:
+    assert only(snapshot(seen, wanted)).state == state
+
+
+def test_a_node_whose_log_manager_is_silent_is_suspect_also_while_it_is_drained() -> None:
+    node = only(snapshot(obeys(), "draining", now_ms=20_000))
+    assert node.state == "suspect"
+    assert "has not reported for 20 s" in node.why
+
+
+def test_a_node_whose_log_manager_cannot_start_is_apart_and_says_why() -> None:
+    node = only(snapshot(Observed(heard_ms=0), now_ms=20_000), disk=str(LogLocked("/d")))
+    assert node.state == "apart"
+    assert "/d" in node.why
+
+
+def test_a_node_that_takes_no_part_is_listed() -> None:
+    view = snapshot(obeys())
+    nodes = describe_node_list(view, {}, {"other": "its label is another's"})
+    assert [(node.node, node.state) for node in nodes] == [("disk", "online"), ("other", "apart")]
+
+
+def test_a_node_that_left_for_good_with_its_log_dirs_elsewhere_is_not_listed() -> None:
+    view = snapshot(None)
+    view.desired.apply(DirRecord(directory_id="d", node="new", path="/d", state="online"))
+    assert [node.node for node in describe_node_list(view, {}, {})] == []
+
+
+def test_the_log_dirs_of_a_stopped_node_are_those_that_are_recorded() -> None:
+    assert only(snapshot(Observed(heard_ms=0, is_ended=True), "stopped")).log_dirs == ("/d",)
+
+
+@pytest.mark.parametrize("name", ["disk", ID, "ab", "abab"])
+def test_a_node_is_meant_by_its_label_by_rays_id_or_by_the_beginning_of_that(name: str) -> None:
+    assert key_of(snapshot(obeys()), name) == "disk"
+
+
+@pytest.mark.parametrize("name", ["", "dis", "cd", "/d"])
+def test_nothing_else_means_a_node(name: str) -> None:
+    assert key_of(snapshot(obeys()), name) is None
+
+
+def test_a_node_that_is_away_is_meant_by_its_whole_label_or_the_beginning_of_its_id() -> None:
+    labelled = replace(snapshot(None), node_ids={})
+    assert [key_of(labelled, name) for name in ("disk", "dis")] == ["disk", None]
+    unlabelled = replace(snapshot(None, key=ID), node_ids={})
+    assert key_of(unlabelled, "abab") == ID
+
+
+# -- the record ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["online", "draining", "stopped"])
+def test_what_a_node_shall_be_is_written_and_read(state: NodeState) -> None:
+    record = NodeRecord(key="disk", kafka_id=3, port=4, state=state)
+    assert decode(encode(record)) == record
+
+
+def test_a_node_of_an_older_raylog_is_online() -> None:
+    older = msgpack.packb({"kind": "node", "v": 1, "key": "disk", "kafka_id": 3, "port": 4})
+    assert decode(older) == NodeRecord(key="disk", kafka_id=3, port=4, state="online")
