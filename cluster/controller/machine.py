@@ -39,6 +39,7 @@ from raylog.cluster.controller.begun import Begun, partition_named
 from raylog.cluster.controller.charge import Charge
 from raylog.cluster.controller.commands import (
     AllocateProducerId,
+    AlterTopic,
     CancelMove,
     Command,
     Commands,
@@ -446,6 +447,8 @@ class ControllerMachine:
             known = self.desired.topic_named(getattr(command, "name", ""))
             self._out.append(Answer(request=request, value=topics[0] if topics else known))
         elif records:
+            if isinstance(command, AlterTopic):
+                self._check_epoch_is_kept()
             self._append(records, Purpose(request=request, command=command))
         else:
             self._begun(request, command, ())
@@ -471,11 +474,17 @@ class ControllerMachine:
         if producer_id is not None:
             self._out.append(Answer(request=request, value=producer_id))
             return True
-        # Without a node that has written the epoch to its disks, it may have been somebody's.
+        self._check_epoch_is_kept()
+        return False
+
+    def _check_epoch_is_kept(self) -> None:
+        """Raise NotController where a lost history may repeat what is numbered by the epoch.
+
+        That are ids and versions of configs. No disk but the metadata's has the epoch then.
+        """
         epoch = self.desired.controller_epoch
         if not any(seen.keeps(epoch) for seen in self.watched.nodes.values()):
             raise NotController("the broker", "no log dir has the epoch of its Controller yet")
-        return False
 
     def _append_undo(self, purpose: Purpose, creating: Creating) -> None:
         """Remove what was created in vain, as far as it is still there."""

@@ -483,6 +483,19 @@ def test_an_alter_is_answered_with_its_own_version_though_a_newer_one_is_written
     assert "answer 2: t v1.1" in play.reports("a")
 
 
+def test_a_config_is_not_altered_while_no_log_dir_has_the_epoch() -> None:
+    """After a restore of the metadata its version would be another config's."""
+    play = begun(node_a())
+    play.create("t", 1)
+    play.silent.add("a")
+    play.begin()
+    play.settle(30_000)
+    before = play.desired.topics["id-t"]
+    play.asks(alter())
+    assert "no log dir has the epoch" in str(error_of(play))
+    assert play.desired.topics["id-t"] == before
+
+
 def test_an_alter_names_those_that_do_not_confirm_it() -> None:
     play = begun(node_a(), node_b())
     play.create("t", 2)
