@@ -169,7 +169,8 @@ def in_words(said: Instruction) -> str:
         case Configure():
             return f"configure {name_of(said.log)} with {said.config_version}"
         case EndLog():
-            return f"end {name_of(said.log)}"
+            why = ", to copy the rest" * said.is_for_copy
+            return f"end {name_of(said.log)}{why}"
         case KillActor():
             return f"kill {said.partition}"
         case StartUpkeep():

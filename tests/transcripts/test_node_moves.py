@@ -28,14 +28,18 @@ def copied() -> Node:
     """A node whose log is served, and little is left to copy."""
     node = serving("A", "B")
     assert node.orders(move()) == ["copy orders-0 of old from A to B"]
-    assert node.done("copy orders-0 of old from A to B") == ["end orders-0 of old"]
+    assert node.done("copy orders-0 of old from A to B") == [
+        "end orders-0 of old, to copy the rest"
+    ]
     return node
 
 
 def whole_copy() -> Node:
     """A node whose log is closed and copied, and the copy has no name yet."""
     node = copied()
-    assert node.done("end orders-0 of old") == ["copy the rest of orders-0 of old from A to B"]
+    assert node.done("end orders-0 of old, to copy the rest") == [
+        "copy the rest of orders-0 of old from A to B"
+    ]
     said = node.done("copy the rest of orders-0 of old from A to B")
     assert said == ["adopt orders-0 of old in B"]
     return node
@@ -81,7 +85,9 @@ def test_a_config_does_not_wait_for_a_copy() -> None:
     node.orders(move())
     assert node.orders(move(version=2)) == ["configure orders-0 of old with 2"]
     assert node.done("copy orders-0 of old from A to B") == []
-    assert node.done("configure orders-0 of old with 2") == ["end orders-0 of old"]
+    assert node.done("configure orders-0 of old with 2") == [
+        "end orders-0 of old, to copy the rest"
+    ]
 
 
 def test_an_actor_that_dies_during_a_copy_is_started_at_once_and_the_copy_made_anew() -> None:
@@ -112,7 +118,7 @@ def test_a_copy_that_failed_is_tried_again_only_by_an_order() -> None:
 
 def test_a_log_whose_rest_could_not_be_copied_is_served_where_it_was() -> None:
     node = copied()
-    node.done("end orders-0 of old")
+    node.done("end orders-0 of old, to copy the rest")
     full = DiskFull("/disk/B/x")
     said = node.failed("copy the rest of orders-0 of old from A to B", full)
     assert said == ["start orders-0 of old in A with config 1"]
@@ -124,7 +130,7 @@ def test_a_log_whose_rest_could_not_be_copied_is_served_where_it_was() -> None:
 
 def test_an_actor_that_does_not_close_for_a_move_is_opened_again() -> None:
     node = copied()
-    said = node.failed("end orders-0 of old", HANGS)
+    said = node.failed("end orders-0 of old, to copy the rest", HANGS)
     assert said == ["start orders-0 of old in A with config 1"]
     said = node.done("start orders-0 of old in A with config 1")
     assert said == ["drop the copy of orders-0 of old in B"]
@@ -133,7 +139,7 @@ def test_an_actor_that_does_not_close_for_a_move_is_opened_again() -> None:
 
 def test_a_move_is_taken_back_while_its_rest_is_copied() -> None:
     node = copied()
-    node.done("end orders-0 of old")
+    node.done("end orders-0 of old, to copy the rest")
     assert node.orders(serve()) == ["give up the copy of orders-0 of old"]
     said = node.done("copy the rest of orders-0 of old from A to B")
     assert said == ["start orders-0 of old in A with config 1"]
