@@ -21,9 +21,9 @@ class RealLock:
     the POSIX lock is the one that a Java broker takes on its ``.lock``.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path, self._is_file = path, not os.path.isdir(path)
-        flags = os.O_RDWR | os.O_CREAT if self._is_file else os.O_RDONLY
+    def __init__(self, path: str, *, is_file: bool) -> None:
+        self._path, self._is_file = path, is_file
+        flags = os.O_RDWR | os.O_CREAT if is_file else os.O_RDONLY | os.O_DIRECTORY
         with named_errors(path):
             self._descriptor = open_private(path, flags)
         try:

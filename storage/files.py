@@ -208,6 +208,9 @@ class FileSystem(Protocol):
     def lock(self, path: str) -> Lock:
         """Lock a folder, or a file made for it, against every other owner, or raise LogLocked."""
 
+    def lock_dir(self, path: str) -> Lock:
+        """The same of a folder; StorageError where there is none, and nothing is made."""
+
 
 def write_atomically(fs: FileSystem, path: str, content: bytes) -> None:
     """Replace a file so that a crash leaves the old content or the new one, whole."""
@@ -599,7 +602,10 @@ class RealFileSystem:
         return True
 
     def lock(self, path: str) -> RealLock:
-        return RealLock(path)
+        return RealLock(path, is_file=not os.path.isdir(path))
+
+    def lock_dir(self, path: str) -> RealLock:
+        return RealLock(path, is_file=False)
 
 
 class ReadOnlyFileSystem(RealFileSystem):

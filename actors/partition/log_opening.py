@@ -47,7 +47,7 @@ def open_partition(
 
     Raises LogLocked, and what keeps the log from being opened; the folder is not locked then.
     """
-    lock = lock_patiently(lambda: RealFileSystem().lock(spec.folder))
+    lock = lock_patiently(lambda: RealFileSystem().lock_dir(spec.folder))
     teller = ProgressTeller(spec.partition, SystemClock(), tell)
     try:
         partition, report = _open_log(spec, teller, is_restart=is_restart)

@@ -69,4 +69,4 @@ CompactionActor = ray.remote(max_concurrency=4, num_cpus=0, max_restarts=-1, max
 
 
 def _lock(folder: str) -> Lock:
-    return lock_patiently(lambda: RealFileSystem().lock(folder))
+    return lock_patiently(lambda: RealFileSystem().lock_dir(folder))

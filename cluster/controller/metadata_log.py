@@ -82,7 +82,7 @@ class MetadataLog:
                 raise LogMissing(self.folder, _why_missing(fs, log_dir))
             make_usable(fs, log_dir)
             _make_folder(fs, self.folder)
-        self._lock = lock_patiently(lambda: fs.lock(self.folder))
+        self._lock = lock_patiently(lambda: fs.lock_dir(self.folder))
         try:
             check_whole(fs, self.folder)
             # Every append is flushed, so all of it is read back from the disk at each start and

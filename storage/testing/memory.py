@@ -367,6 +367,11 @@ class MemoryFileSystem:
         self._locked.add(path)
         return MemoryLock(self, path, is_file)
 
+    def lock_dir(self, path: str) -> "MemoryLock":
+        if not self.is_dir(path):
+            raise FileGone(path)
+        return self.lock(path)
+
     def unlock(self, path: str) -> None:
         self._locked.discard(path)
 

@@ -185,12 +185,24 @@ def test_a_folder_is_locked_without_a_file_of_ours(
     fs: FileSystem, at: Callable[[str], str]
 ) -> None:
     fs.make_dir(at("d"))
-    lock = fs.lock(at("d"))
+    lock = fs.lock_dir(at("d"))
     assert fs.list_dir(at("d")) == []
     with pytest.raises(LogLocked, match="d is locked by another process"):
         fs.lock(at("d"))
     lock.release()
     fs.lock(at("d")).release()
+
+
+def test_the_lock_of_a_folder_that_is_gone_makes_nothing_and_removes_nothing(
+    fs: FileSystem, at: Callable[[str], str]
+) -> None:
+    with pytest.raises(StorageError):
+        fs.lock_dir(at("d"))
+    assert not fs.exists(at("d"))
+    fs.write_file(at("d"), b"what somebody has put there")
+    with pytest.raises(StorageError):
+        fs.lock_dir(at("d"))
+    assert fs.read_file(at("d")) == b"what somebody has put there"
 
 
 def test_whether_a_folder_can_be_written_is_tried(fs: FileSystem, at: Callable[[str], str]) -> None:
