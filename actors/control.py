@@ -248,8 +248,9 @@ class Report:
     ``upkeep``: the kinds of its upkeep actors that run; ``upkeep_needed``: those that its logs
     need. ``is_restarted``: Ray has started this life in the place of one that died; False
     for a fresh start. What the disks' page caches hold may stem from the life before. ``ended``:
-    this is the last report of a life that ended by order; it says nothing of logs. ``software``:
-    the version of raylog that the node runs.
+    this is the last report of a life that ended by order; it says nothing of logs. ``is_ending``:
+    it obeys the order to stop, and closes what it serves; the logs are those that are not closed
+    yet. ``software``: the version of raylog that the node runs.
     """
 
     node: str
@@ -264,5 +265,6 @@ class Report:
     room: int = -1
     is_restarted: bool = False
     ended: Ended | None = None
+    is_ending: bool = False
     software: str = ""
     version: int = VERSION

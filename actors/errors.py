@@ -128,6 +128,23 @@ class InvalidRequest(RaylogError):
     template = "{argument}={value!r} {why}"
 
 
+class NodeOrderReplaced(RaylogError):
+    """Another order for the same node came before this one had ended, and counts instead.
+
+    ``ordered``: what this one wanted the node to be. ``state``: what it is now.
+    """
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("node", "ordered", "state")
+    node: str
+    ordered: str
+    state: str
+    template = (
+        "node {node} shall not be {ordered} any more: another order has replaced this one, and it "
+        "is {state} now; see `raylog node list`, and repeat the command if it shall be so after all"
+    )
+
+
 class NotLeader(RaylogError):
     """The partition's actor cannot be reached: it is restarting, or its node is down."""
 
@@ -463,7 +480,7 @@ class NoLogDirs(RaylogError):
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("why",)
     why: str
-    template = "no log dir can store a partition: {why}; see `raylog health`"
+    template = "no log dir can store a partition: {why}; see `raylog health` and `raylog node list`"
 
 
 class TooManyPartitions(RaylogError):

@@ -495,7 +495,8 @@ class Broker:
         What it has it keeps and serves. ``node``: its label, Ray's id of it, or the beginning of
         that. This, :meth:`stop_node` and :meth:`start_node` return when it is so, or, where nobody
         can tell when it will be, with what it ``waits_for``. Each may be repeated. They raise
-        InvalidRequest for a node that is not known.
+        InvalidRequest for a node that is not known, and NodeOrderReplaced where another of them
+        came for the same node before it was so.
         """
         ask = partial(ControllerStub.drain_node, node=node, is_undone=undo)
         return self._command(f"draining node {node}", shall_be(ask), WORK_TIMEOUT_S)
@@ -503,8 +504,9 @@ class Broker:
     def stop_node(self, node: str) -> NodeDescription:
         """Close every partition of a node in order, and have nothing run there, while others serve.
 
-        It stays stopped, also after a restart of the broker, until :meth:`start_node`. Its
-        partitions answer NotLeader until then: there is no replication.
+        It stays stopped, also after a restart of the broker, until :meth:`start_node`; without a
+        label only until its next ``ray start``, since it has another id then. Its partitions answer
+        NotLeader until then: there is no replication.
         """
         ask = partial(ControllerStub.stop_node, node=node)
         return self._command(f"stopping node {node}", shall_be(ask), WORK_TIMEOUT_S)

@@ -354,6 +354,7 @@ class NodeMachine:
             upkeep_needed=self._upkeep.needed,
             room=self._room,
             is_restarted=self._is_restarted,
+            is_ending=self._is_ending,
         )
         self._confirmations.report_made(report.number, now_ms)
         self._out.say(SendReport(report=report))

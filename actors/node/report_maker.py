@@ -57,6 +57,7 @@ class ReportMaker:
         upkeep_needed: tuple[UpkeepKind, ...],
         room: int,
         is_restarted: bool,
+        is_ending: bool,
     ) -> Report:
         self.number += 1
         self._made_ms = now_ms
@@ -73,6 +74,7 @@ class ReportMaker:
             orders=orders,
             room=room,
             is_restarted=is_restarted,
+            is_ending=is_ending,
             software=self._software,
         )
 

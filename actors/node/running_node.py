@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
+from itertools import count
 
 from raylog.actors.control import VERSION, Confirmed, Ended, LogId, Orders
 from raylog.actors.errors import UnsupportedVersion
@@ -435,11 +436,19 @@ class RunningNode:
 
         Returns whether all of it was clean. Called once.
         """
+        unfinished = self._stop_machine()
+        self._link.stop()
+        return self._close_all(unfinished)
+
+    def _stop_machine(self) -> set[TopicPartition]:
+        """Begin nothing more; returns the partitions whose start has not ended."""
         self._tasks.stop()
         # First, so that the machine hears of each start that has ended: its log is served.
-        unfinished = self._actor_hands.stop()
+        unfinished = set(self._actor_hands.stop())
         self._shell.stop()
-        self._link.stop()
+        return unfinished
+
+    def _close_all(self, unfinished: set[TopicPartition]) -> bool:
         with suppress(RaylogError):
             self._ports.upkeep.kill()
         logs = {served.log.partition: served.log for served in self._shell.served()}
@@ -452,15 +461,29 @@ class RunningNode:
         return self._disk.unlock(closed, clean)
 
     def end(self) -> None:
-        """``shutdown``, by the Controller's order: it is told what came of it. Called once."""
-        is_clean = self.shutdown()
-        self._kill_left()
+        """``shutdown``, by the Controller's order: it is told what came of it. Called once.
+
+        A LogActor that hangs holds this up for CLOSE_TIMEOUT_S, so it goes on reporting meanwhile.
+        """
+        unfinished = self._stop_machine()
         report = self._shell.last_report
         assert report is not None, "orders follow from reports"
+        numbers = count(report.number + 1)
+        ending = replace(report, is_ending=True)
+
+        def say_ending() -> None:
+            self._link.send(replace(ending, number=next(numbers)))
+
+        reports = Repeating(self._ports.timer)
+        reports.every(SAY_INTERVAL_S, "say-ending", say_ending)
+        is_clean = self._close_all(unfinished)
+        reports.stop()
+        self._link.stop()
+        self._kill_left()
         how: Ended = "in order" if is_clean else "not in order"
         if not is_clean:
             warn(logger, "node-not-stopped-in-order", node=self._facts.node)
-        self._link.say_last(replace(report, number=report.number + 1, logs=(), ended=how))
+        self._link.say_last(replace(ending, number=next(numbers), logs=(), ended=how))
 
     def _kill_left(self) -> None:
         """End actors of this node that did not serve: those wait for what they shall obey."""

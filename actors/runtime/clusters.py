@@ -43,7 +43,7 @@ PROBE_TIMEOUT_S = 5.0
 # Spark's executors and a user's own tasks each ask Ray for a CPU; a laptop has few.
 MIN_DECLARED_CPUS = 8
 # Ray refuses who has no token, or a wrong one, without saying so to the program.
-_TOKEN_HINT = (
+TOKEN_HINT = (
     "; if it wants a token, give that of the user who started it, as a file in RAY_AUTH_TOKEN_PATH "
     "or ~/.ray/auth_token, and leave RAY_AUTH_MODE unset or set it to token"
 )
@@ -160,11 +160,15 @@ def join_ray_with(
     candidates = _candidates(address)
     addresses: list[str] = []
     problem: RaylogError = RayNotFound("auto", "no Ray cluster runs on this machine")
+    refusal: RayNotFound | None = None
     for candidate in candidates:
         try:
             _join(candidate)
         except RayNotFound as error:
-            problem = problem if isinstance(problem, BrokerNotFound) else error
+            if _is_refusal(error):
+                refusal = error
+            if not isinstance(problem, BrokerNotFound):
+                problem = error
             continue
         problem = BrokerNotFound(namespace)
         try:
@@ -178,10 +182,15 @@ def join_ray_with(
             addresses.append(candidate)
         ray.shutdown()
     if not addresses:
-        raise problem
+        raise refusal or problem  # a cluster that refuses may have the broker
     if len(addresses) > 1:
         raise SeveralBrokers(namespace, ", ".join(addresses))
     _join(addresses[0])
+
+
+def _is_refusal(error: RayNotFound) -> bool:
+    """Whether a cluster runs there, and refuses this process."""
+    return error.why.endswith(TOKEN_HINT) or isinstance(error.__cause__, AuthenticationError)
 
 
 def _candidates(address: str | None) -> list[str]:
@@ -216,5 +225,5 @@ def _join(address: str) -> None:
     except (ConnectionError, AuthenticationError, RuntimeError, ValueError) as error:
         why = " ".join(str(error).split()) or "it refuses this process"
         if isinstance(error, ConnectionError):  # its port answers
-            why += _TOKEN_HINT
+            why += TOKEN_HINT
         raise RayNotFound(address, why) from error

@@ -114,9 +114,12 @@ def drain(
 def stop(node: Node, address: Address = None, namespace: Namespace = NAMESPACE) -> None:
     """Close every partition of a node in order, and have nothing run there. The others serve.
 
-    The node stays stopped until `raylog node start`, also after a restart of the broker. Its
-    partitions cannot be used until then: they have no replica on another node.
+    The node stays stopped until `raylog node start`, also after a restart of the broker. One
+    without a label (raylog/log-node) is so only until its next `ray start`: it has another id then.
+    Its partitions cannot be used until then: they have no replica on another node.
     """
+    from raylog.cluster.controller.spread import NODE_ID_CHARS
+
     broker = connected(address, namespace)
     with told_if_interrupted("the stop goes on; see `raylog node list`"):
         stopped = broker.stop_node(node)
@@ -124,6 +127,8 @@ def stop(node: Node, address: Address = None, namespace: Namespace = NAMESPACE) 
     name = _name(stopped)
     how = "stopped" if stopped.node_id is not None else "away, and stopped when it is back"
     typer.echo(f"node {name} is {how}; `raylog node start {name}` starts it")
+    if len(stopped.node) == NODE_ID_CHARS:
+        note("it has no label: after its next `ray start` it is another node, and is used at once")
     if stopped.was_clean is False:
         note("its next start recovers the logs that were not closed in order")
     if stopped.wanted:
@@ -145,7 +150,9 @@ def start(node: Node, address: Address = None, namespace: Namespace = NAMESPACE)
     if len(away) > NAMED_AT_MOST:
         note(f"and {len(away) - NAMED_AT_MOST} more; see `raylog health`")
     if started.node_id is None:
-        typer.echo(f"node {_name(started)} is away; it is used when it is back")
+        note(f"node {_name(started)} is away; it is used when it is back")
+        if away:
+            raise typer.Exit(1)
         return
     _fail_if_waiting(started)
     typer.echo(f"node {_name(started)} serves {started.serving} of {started.wanted} partitions")

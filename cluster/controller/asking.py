@@ -45,6 +45,7 @@ from raylog.cluster.controller.node_states import (
     key_of,
     keys_of,
     not_serving,
+    replaced,
 )
 from raylog.cluster.controller.records import DirRecord, PartitionRecord, TopicRecord
 from raylog.cluster.controller.requests import Requests
@@ -281,7 +282,8 @@ class Commanding:
 
         This and the next two return when it is so, or when nobody can tell when it will be:
         ``waits_for`` of the answer says what is missing. Each may be asked again. Raises
-        InvalidRequest for a node that is not known, or that is stopped.
+        InvalidRequest for a node that is not known, or that is stopped; NodeOrderReplaced where
+        another order for the node came meanwhile.
         """
         key = self._node(node)
         return self._operate(DrainNode(node=key, is_undone=is_undone), key)
@@ -307,8 +309,13 @@ class Commanding:
         return key
 
     def _operate(self, command: DrainNode | StopNode | StartNode, key: str) -> NodeDescription:
-        self._ask(command, f"{wanted_state(command)} for node {short_key(key)}", WORK_TIMEOUT_S)
-        return describe_node(self._snapshot(), key, self._problems())
+        ordered = wanted_state(command)
+        self._ask(command, f"{ordered} for node {short_key(key)}", WORK_TIMEOUT_S)
+        snapshot, problems = self._snapshot(), self._problems()
+        error = replaced(snapshot, key, ordered, problems)  # since it was answered
+        if error is not None:
+            raise error
+        return describe_node(snapshot, key, problems)
 
     def allocate_producer_id(self) -> int:
         """A producer id that nobody has had."""

@@ -73,6 +73,7 @@ IS_STOPPED = "is stopped; `raylog node start"
 # Why a node does not obey, though nothing is wrong.
 MANAGER_STARTS = "its LogManager is being started"
 MANAGER_LEARNS = "its LogManager does not obey this Controller yet"
+MANAGER_ENDS = "its LogManager was ordered to stop before; the next one begins when it has ended"
 
 
 class PartitionDescription(NamedTuple):
@@ -373,8 +374,12 @@ def _entries(snapshot: Snapshot, log: LogId) -> Sequence[LogReport]:
 
 def _serving(snapshot: Snapshot, record: PartitionRecord) -> LogReport | None:
     """What the partition's node reports of it, if it serves where it shall be, and may."""
-    if snapshot.desired.is_stopped(snapshot.desired.node_of(record.log)):
+    node = snapshot.desired.node_of(record.log)
+    if snapshot.desired.is_stopped(node):
         return None
+    seen = None if node is None else snapshot.observed.get(node)
+    if seen is not None and seen.may_end:
+        return None  # it is being closed
     for entry in _entries(snapshot, record.log):
         if entry.state == "serving" and entry.directory_id == record.directory:
             return entry
@@ -432,6 +437,8 @@ def why_not_obeying(
         return str(problem)
     if seen.report is None:
         return MANAGER_STARTS
+    if seen.may_end:
+        return MANAGER_ENDS
     return MANAGER_LEARNS
 
 

@@ -78,6 +78,7 @@ from raylog.cluster.controller.records import (
     ControllerRecord,
     DirRecord,
     NodeRecord,
+    NodeState,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
@@ -248,7 +249,7 @@ class ControllerMachine:
         self.desired.apply(record)
         match record:
             case NodeRecord() if record.state != before:
-                self._operated(record)
+                self._operated(record, before)
             case PartitionRecord():
                 self._dirty_at(record)
             case TopicRecord():
@@ -274,14 +275,16 @@ class ControllerMachine:
             case ProducerIdsRecord():
                 self._ids.written(record)
 
-    def _operated(self, record: NodeRecord) -> None:
-        """An operator wants something else of a node than before."""
+    def _operated(self, record: NodeRecord, before: NodeState) -> None:
+        """An operator wants something else of a node than ``before``."""
         seen = self.watched.nodes.get(record.key)
         self._dirty.add(record.key)
         if record.state != "stopped" and seen is not None and seen.report is None:
             self.watched.begins(record.key, self._now_ms)
             self._starts.begin(record.key, self._now_ms)
             self._charge.forget(record.key)
+        elif before == "stopped" and seen is not None:
+            self.watched.is_wanted_again(record.key, self._telling.last_number)
         fields = {"node": record.key, "state": record.state}
         self._out.append(Note(name="node-operated", fields=fields))
 

@@ -14,6 +14,7 @@ What a node shall be is a record; the rest of this follows from what it reports.
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from raylog.actors.errors import NodeOrderReplaced
 from raylog.cluster.controller.describe import (
     BEING_CREATED,
     BEING_OPENED,
@@ -22,6 +23,7 @@ from raylog.cluster.controller.describe import (
     why_not_obeying,
 )
 from raylog.cluster.controller.observed import Observed
+from raylog.cluster.controller.records import NodeState as WantedState
 from raylog.cluster.controller.spread import NODE_ID_CHARS, short_key
 from raylog.storage.errors import RaylogError
 
@@ -43,7 +45,8 @@ class NodeDescription(NamedTuple):
     so many partitions serve, and shall be there. ``life``: of its LogManager. ``version``: of the
     raylog that it runs. ``was_clean``: whether all of its logs were closed in order when it was
     stopped; None where it was not, or where nobody knows. ``waits_for``: what the last drain, stop
-    or start still needs; empty if nothing. ``not_serving``: partition -> why it does not serve;
+    or start still needs; empty if nothing. ``closing_ms``: for so long it has said that it closes
+    its logs; 0 where it does not. ``not_serving``: partition -> why it does not serve;
     only ``Broker.start_node`` tells it.
     """
 
@@ -59,6 +62,7 @@ class NodeDescription(NamedTuple):
     version: str = ""
     was_clean: bool | None = None
     waits_for: str = ""
+    closing_ms: int = 0
     not_serving: Mapping[str, str] = {}
 
 
@@ -103,9 +107,36 @@ def _until_drained(snapshot: Snapshot, key: str) -> str:
 
 def _until_started(snapshot: Snapshot, key: str, seen: Observed) -> str:
     if not seen.obeys(snapshot.desired.controller_epoch):
-        return "its LogManager has to begin"
+        return _until_begun(snapshot, seen)
+    if seen.is_suspect(snapshot.now_ms):
+        return "its LogManager does not answer"
     opening = sum(why in (BEING_OPENED, BEING_CREATED) for why in _problems(snapshot, key).values())
     return f"{_partitions(opening)} being opened" if opening else ""
+
+
+def _until_begun(snapshot: Snapshot, seen: Observed) -> str:
+    if seen.report is None or not seen.may_end:
+        return "its LogManager has to begin"
+    closing = f"its LogManager was ordered to stop before; {_closing(seen)}"
+    if seen.is_suspect(snapshot.now_ms):
+        return f"{closing}, and it does not answer"
+    return f"{closing}, and the next one begins then"
+
+
+def replaced(
+    snapshot: Snapshot,
+    key: str,
+    ordered: WantedState,
+    problems: Mapping[str, RaylogError | str] | None = None,
+) -> NodeOrderReplaced | None:
+    """That another order counts than the one for ``ordered``; None while that one does.
+
+    ``problems``: as of ``describe_nodes``.
+    """
+    if snapshot.desired.state_of(key) == ordered:
+        return None
+    node = describe_node(snapshot, key, problems or {})
+    return NodeOrderReplaced(short_key(key), ordered, node.state)
 
 
 def _partitions(count: int) -> str:
@@ -166,6 +197,9 @@ def describe_node(
         version="" if report is None else report.software,
         was_clean=None if seen is None else seen.is_clean,
         waits_for=waits_for(snapshot, key),
+        closing_ms=0
+        if seen is None or seen.ending_ms is None
+        else snapshot.now_ms - seen.ending_ms,
     )
 
 

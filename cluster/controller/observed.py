@@ -29,7 +29,10 @@ class Observed:
 
     ``heard_ms``: when that was; where it has not reported yet, when it was seen first.
     ``under_way``: the logs for which it was sent orders that the report does not know of.
-    ``is_newest``: whether it is sure that its life is the newest one. ``is_ended``: its LogManager
+    ``is_newest``: whether it is sure that its life is the newest one. ``may_end``: it was ordered
+    to stop, and has not obeyed since that it shall not: what it reported may serve no more.
+    ``ending_ms``: when its report said first that it ends; None where it does not.
+    ``is_ended``: its LogManager
     does not run, as an operator wants it; ``is_clean``: whether that one said that it closed all of
     its logs in order, None where it said nothing. ``logs``: what the report says of each.
     """
@@ -38,6 +41,8 @@ class Observed:
     heard_ms: int
     under_way: frozenset[LogId] = frozenset()
     is_newest: bool = True
+    may_end: bool = False
+    ending_ms: int | None = None
     is_ended: bool = False
     is_clean: bool | None = None
     logs: Mapping[LogId, tuple[LogReport, ...]] = field(init=False, compare=False, repr=False)
@@ -52,7 +57,7 @@ class Observed:
     def obeys(self, epoch: int) -> bool:
         """Whether the report was made under orders of this Controller."""
         report = self.report
-        if report is None or not self.is_newest:
+        if report is None or not self.is_newest or self.may_end:
             return False
         return report.controller_epoch == epoch and report.orders > 0
 
@@ -70,9 +75,14 @@ class Observed:
 
 @dataclass(slots=True, kw_only=True)
 class _Life:
-    """A life that may go on. ``known_since``: how many orders were sent before it was known."""
+    """A life that may go on.
+
+    ``known_since``: how many orders were sent before it was known. ``stopped_until``: the number of
+    the last orders that may have stopped it, though it shall not stop any more; -1 for none.
+    """
 
     known_since: int
+    stopped_until: int = -1
     last_report: int = -1
 
 
@@ -138,7 +148,15 @@ class Watched:
         if report.controller_epoch == epoch:
             lives.obeyed(report.life, report.orders)
         is_newest = len(lives.going) == 1
-        self.nodes[report.node] = Observed(report=report, heard_ms=now_ms, is_newest=is_newest)
+        is_told = report.controller_epoch == epoch and report.orders > life.stopped_until
+        since_ms = now_ms if seen.ending_ms is None else seen.ending_ms
+        self.nodes[report.node] = Observed(
+            report=report,
+            ending_ms=since_ms if report.is_ending else None,
+            heard_ms=now_ms,
+            is_newest=is_newest,
+            may_end=report.is_ending or (life.stopped_until >= 0 and not is_told),
+        )
         return True
 
     def _take_last(self, report: Report, seen: Observed, now_ms: int) -> bool:
@@ -154,6 +172,15 @@ class Watched:
         seen = self.nodes[key]
         is_clean = seen.is_clean if seen.report is None else None
         self.nodes[key] = Observed(heard_ms=seen.heard_ms, is_ended=True, is_clean=is_clean)
+
+    def is_wanted_again(self, key: str, sent: int) -> None:
+        """A node that was to be stopped shall run. ``sent``: as of ``take``.
+
+        An order to stop may be on its way or obeyed. Who obeys a later one did not get it.
+        """
+        for life in self._lives[key].going.values():
+            life.stopped_until = sent
+        self.nodes[key] = replace(self.nodes[key], may_end=True)
 
     def begins(self, key: str, now_ms: int) -> None:
         """A node of which nothing runs is wanted again, from now on."""

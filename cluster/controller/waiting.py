@@ -13,7 +13,8 @@ Creating            all of its partitions serve     one failed, its node is sile
 Altering            all that serve obey             after 30 s it names those that do not
 Deleting            nothing is left of it           after 30 s it says what is left, and why
 Moving              it serves from the new log dir  the move was given up or cancelled
-Operating           the node is what it shall be    after a while it is answered all the same: what
+Operating           the node is what it shall be    another order for the node has replaced it;
+                                                    after a while it is answered all the same: what
                                                     it still waits for can be asked
 =================== =============================== ==========================================
 """
@@ -32,7 +33,7 @@ from raylog.actors.errors import (
 from raylog.cluster.controller.describe import Snapshot
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.instructions import Altered, Answered, Behind
-from raylog.cluster.controller.node_states import waits_for
+from raylog.cluster.controller.node_states import replaced, waits_for
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import NodeState, PartitionRecord, TopicRecord
 from raylog.cluster.controller.spread import Homes
@@ -184,6 +185,8 @@ class Altering:
         if seen is None or view.desired.partitions[log].directory is None:
             return ""
         node = view.desired.node_of(log)
+        if seen.may_end:
+            return f"node {node} is closing its logs"
         if not seen.obeys(view.desired.controller_epoch):
             return f"the LogManager of node {node} has not reported since the Controller started"
         for entry in view.entries(log):
@@ -276,13 +279,13 @@ class Operating:
     since_ms: int
 
     def look(self, view: View) -> Ended | None:
-        record = view.desired.nodes[self.node]
-        is_over = self._is_over(view)
-        if record.state == self.state and not is_over:
-            snapshot = Snapshot(desired=view.desired, observed=view.observed, now_ms=view.now_ms)
-            if waits_for(snapshot, self.node):
-                return None
-        return Ended(value=record)
+        snapshot = Snapshot(desired=view.desired, observed=view.observed, now_ms=view.now_ms)
+        error = replaced(snapshot, self.node, self.state)
+        if error is not None:
+            return Ended(error=error)
+        if waits_for(snapshot, self.node) and not self._is_over(view):
+            return None
+        return Ended(value=view.desired.nodes[self.node])
 
     def _is_over(self, view: View) -> bool:
         """Whether it is waited for no longer. An opening may take as long as a recovery does."""

@@ -14,6 +14,7 @@ from raylog.cluster.controller.describe import (
     BEING_CREATED,
     BEING_OPENED,
     IS_STOPPED,
+    MANAGER_ENDS,
     MANAGER_LEARNS,
     MANAGER_STARTS,
     METADATA,
@@ -68,12 +69,17 @@ DAMAGES = {
 }
 
 
+# A node closes its logs in seconds.
+CLOSING_PATIENCE_MS = 120_000
+
+
 def findings(facts: Facts) -> list[Finding]:
     """All problems, errors first; empty if there is none."""
     rules = (
         _controller,
         _metadata,
         _nodes,
+        _closing,
         _log_dirs,
         _partitions,
         recovering,
@@ -217,6 +223,24 @@ def _metadata(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _closing(facts: Facts) -> Iterator[Finding]:
+    """Nodes that close their logs, and take long for it."""
+    for node in facts.node_list:
+        if node.closing_ms > CLOSING_PATIENCE_MS:
+            yield Finding(
+                severity=WARNING,
+                subject=f"node {short_key(node.node)}",
+                what=(
+                    f"it was ordered to stop, and has been closing its logs for "
+                    f"{node.closing_ms // 1000} s: a LogActor may hang"
+                ),
+                todo=(
+                    "check whether its disks hang (dmesg on that machine), or wait: what is not "
+                    "closed after 9 minutes is ended, and recovered at the next start"
+                ),
+            )
+
+
 def _nodes(facts: Facts) -> Iterator[Finding]:
     stopped = facts.stopped_nodes()
     for node_id, problem in facts.nodes.items():
@@ -234,6 +258,13 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
                     "wait if the node is under load. If this finding stays, check whether its "
                     "disks hang (dmesg on that machine), and read its LogManager's log"
                 ),
+            )
+        elif problem == MANAGER_ENDS:
+            yield Finding(
+                severity=WARNING,
+                subject=f"node {node_id[:8]}",
+                what=f"{problem}. Its partitions cannot be used until then",
+                todo="wait; `raylog node list` says for what",
             )
         elif problem in (MANAGER_STARTS, MANAGER_LEARNS):
             yield Finding(

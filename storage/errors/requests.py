@@ -208,7 +208,8 @@ class InvalidTopic(RaylogError):
     topic: str
     why: str
     template = (
-        "topic name {topic!r} {why}; use 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'"
+        "topic name {topic!r} {why}; use another one, of 1 to 249 characters of a-z, A-Z, 0-9, "
+        "'.', '_' and '-'"
     )
 
 

@@ -61,7 +61,7 @@ class PerfectNode:
         }
         self.logs: dict[tuple[LogId, str], LogReport] = {}
         self.number = 0
-        self.is_restarted = False
+        self.is_restarted = self.is_ending = False
         self.epoch, self.obeyed = 0, -1
         self.set_aside: list[SetAside] = []
         self.removed: list[LogId] = []
@@ -86,6 +86,7 @@ class PerfectNode:
             orders=self.obeyed,
             room=self.room,
             is_restarted=self.is_restarted,
+            is_ending=self.is_ending,
             upkeep=self.upkeep,
             upkeep_needed=self.upkeep_needed,
         )

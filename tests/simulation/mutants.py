@@ -19,7 +19,8 @@ class Mutant:
     ``also``: another old and new text each, of a line that hides the error; ``beside``: the same in
     another module, whose name comes first.
 
-    ``seed``: the first that found it, when the table in docs/TESTING.md was made.
+    ``seed``: the first that found it, when the table in docs/TESTING.md was made; MOST_SEEDS where
+    that is not known for the simulation of today.
     """
 
     number: int
@@ -145,7 +146,7 @@ MUTANTS = (
         new="if False:",
     ),
     Mutant(
-        seed=6,
+        seed=MOST_SEEDS,
         number=7,
         what="an identity that was written back is not noticed",
         module=f"{NODE}.log_events",

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from raylog.actors.errors import InvalidRequest, NoLogDirs, NotLeader
+from raylog.actors.control import Stop
+from raylog.actors.errors import InvalidRequest, NodeOrderReplaced, NoLogDirs, NotLeader
 from raylog.cluster.controller.commands import (
     AlterTopic,
     Command,
@@ -20,6 +21,8 @@ from raylog.cluster.controller.describe import Snapshot
 from raylog.cluster.controller.events import Reported, Silent
 from raylog.cluster.controller.node_states import NodeDescription, describe_node_list
 from raylog.cluster.controller.waiting import OPERATING_MS
+from raylog.cluster.health.facts import Facts
+from raylog.cluster.health.findings import findings
 from tests.harness.control_nodes import is_as_desired
 from tests.harness.controller_play import Play, begun
 from tests.transcripts.controllers import answer_of, create, error_of, node_a, node_b
@@ -87,6 +90,7 @@ def test_a_topic_is_refused_where_all_nodes_are_drained_and_the_error_says_what_
     play.asks(create("t"))
     assert isinstance(error_of(play), NoLogDirs)
     assert "raylog node drain --undo a" in str(error_of(play))
+    assert error_of(play).advice.endswith("`raylog node list`")  # health has no problem
 
 
 def test_a_drain_waits_for_what_the_node_was_to_make_before() -> None:
@@ -224,6 +228,23 @@ def test_an_away_node_is_stopped_when_it_is_back() -> None:
     assert play.nodes["b"].ended == "in order"
 
 
+def test_a_node_that_closes_its_logs_for_long_is_not_suspect_and_says_for_how_long() -> None:
+    play = with_topic()
+    play.asks(STOP)
+    play.appended()
+    play.mail.clear()
+    play.nodes["b"].is_ending = True
+    play.settle(150_000)
+    assert node(play).state == "stopping"
+    assert node(play).waits_for == "2 partitions are to be closed"
+    assert node(play).closing_ms > 120_000
+    snapshot = Snapshot(
+        desired=play.desired, observed=play.machine.watched.nodes, now_ms=play.now_ms
+    )
+    (finding,) = findings(Facts(node_list=describe_node_list(snapshot, {}, {})))
+    assert "closing its logs" in finding.what
+
+
 # -- what others ask meanwhile ---------------------------------------------------------------------
 
 
@@ -295,13 +316,83 @@ def test_a_start_right_behind_a_stop_starts_it_when_it_has_ended() -> None:
     stop = play.request
     play.asks(START)
     play.appended()
-    assert answer_of(play) == "node b" or play.answers[stop].error is None
+    assert isinstance(play.answers[stop].error, NodeOrderReplaced)
     play.nodes["b"].obey(play.mail.pop("b"))
     play.reports("b")
     play.does(Silent(node="b"))
     play.settle()
     assert answer_of(play) == "node b"
     assert is_as_desired(play.desired, play.nodes.values())
+
+
+def test_a_start_of_a_node_that_is_closing_waits_for_the_end_of_that_life_and_for_the_next() -> (
+    None
+):
+    play = with_topic()
+    play.asks(STOP)
+    play.appended()
+    play.silent.add("b")  # it closes its logs, and one of them hangs
+    play.asks(START)
+    play.appended()
+    play.settle(20_000)
+    assert play.answer is None
+    assert node(play).serving == 0
+    assert "was ordered to stop before" in node(play).waits_for
+    play.silent.clear()
+    play.nodes["b"].do([Stop()])  # what it had begun ends now
+    play.reports("b")
+    assert play.answer is None
+    play.does(Silent(node="b"))
+    play.settle()
+    assert answer_of(play) == "node b"
+    assert play.nodes["b"].life == "b-life-2"
+    assert is_as_desired(play.desired, play.nodes.values())
+
+
+def test_what_an_ending_life_still_says_is_not_what_the_next_one_will_serve() -> None:
+    """Also where it obeys orders behind the one to stop, and under the next Controller."""
+    play = with_topic()
+    play.asks(STOP)
+    play.appended()
+    play.nodes["b"].is_ending = True
+    play.begin()
+    play.settle()
+    play.asks(START)
+    play.settle(20_000)
+    assert play.answer is None
+    assert (node(play).state, node(play).serving) == ("starting", 0)
+    play.nodes["b"].is_ending = False
+    play.nodes["b"].do([Stop()])
+    play.reports("b")
+    play.does(Silent(node="b"))
+    play.settle()
+    assert answer_of(play) == "node b"
+    assert is_as_desired(play.desired, play.nodes.values())
+
+
+def test_a_node_that_never_got_the_order_to_stop_serves_on_when_it_is_started() -> None:
+    play = with_topic()
+    play.asks(STOP)
+    play.appended()
+    play.mail.clear()  # it is lost
+    play.asks(START)
+    play.appended()
+    assert play.answer is None
+    play.settle()
+    assert answer_of(play) == "node b"
+    assert play.nodes["b"].life == "b-life-1"
+    assert (node(play).state, node(play).serving) == ("online", 2)
+
+
+def test_a_start_of_a_node_whose_log_manager_hangs_does_not_count_what_it_said_before() -> None:
+    play = with_topic()
+    play.silent.add("b")
+    play.settle(20_000)
+    play.asks(START)
+    assert play.answer is None
+    assert node(play).waits_for == "its LogManager does not answer"
+    play.settle(OPERATING_MS + 20_000)
+    assert answer_of(play) == "node b"
 
 
 def test_a_start_ends_where_the_log_manager_cannot_begin() -> None:
@@ -319,6 +410,35 @@ def test_a_start_ends_where_the_log_manager_cannot_begin() -> None:
 def test_a_start_of_a_node_that_runs_changes_nothing() -> None:
     play = with_topic()
     assert play.asks(START) == [f"answer {play.request}: node b"]
+
+
+# -- another order meanwhile -----------------------------------------------------------------------
+
+
+def test_a_stop_that_a_start_replaces_fails_and_says_what_the_node_is() -> None:
+    play = with_topic()
+    play.silent.add("b")  # one of its LogActors hangs
+    play.asks(STOP)
+    play.appended()
+    stop = play.request
+    play.asks(START)
+    play.appended()
+    error = play.answers[stop].error
+    assert isinstance(error, NodeOrderReplaced)
+    assert (error.node, error.ordered, error.state) == ("b", "stopped", node(play).state)
+    assert "another order" in str(error)
+
+
+def test_a_drain_whose_undoing_replaces_it_fails() -> None:
+    play = begun(node_a(), node_b())
+    play.asks(create("t", 2))
+    play.appended()
+    play.asks(DRAIN)
+    play.appended()
+    drain = play.request
+    play.asks(UNDO)
+    play.appended()
+    assert isinstance(play.answers[drain].error, NodeOrderReplaced)
 
 
 # -- what cannot be done ---------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from raylog.actors.control import (
     Stop,
 )
 from raylog.actors.errors import NotLeader, UnsupportedVersion
+from raylog.actors.messages import PartitionOffsets
 from raylog.actors.metrics import Exporter, Metric
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dir_openings import in_threads
@@ -282,6 +283,26 @@ def test_a_node_that_is_ordered_to_stop_ends_in_order_and_its_last_report_says_s
     again.serve()
     assert [spec.is_clean for spec in again.actors.made] == [True]
     again.node.shutdown()
+
+
+def test_a_node_goes_on_reporting_that_it_is_ending_while_a_log_actor_hangs() -> None:
+    closes = threading.Event()
+
+    class HangingLogActors(FakeLogActors):
+        def close(self, partition: TopicPartition, timeout_s: float) -> PartitionOffsets:
+            assert closes.wait(30)
+            return super().close(partition, timeout_s)
+
+    node = Node(actors=HangingLogActors()).begin()
+    node.serve()
+    before = node.report().number
+    ending = threading.Thread(target=node.node.end)
+    ending.start()
+    wait_for(lambda: node.report().is_ending and node.report().number > before + 2)
+    assert node.report().logs
+    closes.set()
+    ending.join(30)
+    assert (node.report().ended, node.report().logs) == ("in order", ())
 
 
 def test_the_last_report_of_a_node_whose_log_cannot_be_closed_says_that_it_is_not_clean() -> None:

@@ -24,11 +24,13 @@ class Machine:
     def __init__(self, clusters: dict[str, bool | None], latest: str | None) -> None:
         self.clusters, self.latest = clusters, latest
         self.joined: str | None = None
+        self.wants_token: set[str] = set()
 
     def join(self, address: str) -> None:
         assert self.joined is None, "two at once"
         if self.clusters.get(address) is None:
-            raise RayNotFound(address, "refused")
+            hint = module.TOKEN_HINT if address in self.wants_token else ""
+            raise RayNotFound(address, f"refused{hint}")
         self.joined = address
 
     def leave(self) -> None:
@@ -77,6 +79,17 @@ def test_without_exactly_one_broker_none_is_joined(
 ) -> None:
     here = machine(clusters)
     with pytest.raises(error):
+        module.join_ray_with(here.has_broker, "raylog")
+    assert here.joined is None
+
+
+@pytest.mark.parametrize("refusing", ["a", "b"])
+def test_a_cluster_that_refuses_for_its_token_is_told_where_no_other_has_a_broker(
+    machine: Callable[..., Machine], refusing: str
+) -> None:
+    here = machine({"a": False, "b": False, refusing: None})
+    here.wants_token.add(refusing)
+    with pytest.raises(RayNotFound, match="RAY_AUTH_TOKEN_PATH"):
         module.join_ray_with(here.has_broker, "raylog")
     assert here.joined is None
 

@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 
 import pytest
 
+from raylog.actors.errors import NodeOrderReplaced
 from raylog.cluster import start as start_module
 from raylog.cluster.broker import Broker
 from raylog.cluster.client.commanding import Command
 from raylog.cluster.controller.node_states import NodeDescription
 from raylog.cluster.controller.stub import ControllerStub
+from raylog.storage.errors import RaylogError
 from tests.harness.shell import run_here
 
 Answer = TypeVar("Answer")
@@ -34,7 +36,7 @@ STOPPED = ONLINE._replace(state="stopped", serving=0, life="", was_clean=True)
 class Controller:
     """A Controller's handle that notes what it is asked, and answers ``answer``."""
 
-    def __init__(self, answer: NodeDescription) -> None:
+    def __init__(self, answer: NodeDescription | RaylogError) -> None:
         self.asked: list[tuple[Any, ...]] = []
         self._answer = answer
         for name in ("drain_node", "stop_node", "start_node"):
@@ -43,6 +45,8 @@ class Controller:
     def _noting(self, name: str) -> Callable[..., NodeDescription]:
         def call(*arguments: object) -> NodeDescription:
             self.asked.append((name, *arguments))
+            if isinstance(self._answer, RaylogError):
+                raise self._answer
             return self._answer
 
         return call
@@ -51,9 +55,9 @@ class Controller:
 class FakeBroker(Broker):
     """A broker on no Ray."""
 
-    def __init__(self, *nodes: NodeDescription) -> None:
+    def __init__(self, *nodes: NodeDescription, error: RaylogError | None = None) -> None:
         super().__init__()
-        self.controller, self._nodes = Controller(nodes[0]), list(nodes)
+        self.controller, self._nodes = Controller(error or nodes[0]), list(nodes)
         self.repeatable: list[bool] = []
 
     def _command(self, what: str, command: Command[Answer], timeout_s: float) -> Answer:
@@ -67,8 +71,8 @@ class FakeBroker(Broker):
 
 @pytest.fixture
 def broker_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeBroker]:
-    def connect(*nodes: NodeDescription) -> FakeBroker:
-        broker = FakeBroker(*nodes)
+    def connect(*nodes: NodeDescription, error: RaylogError | None = None) -> FakeBroker:
+        broker = FakeBroker(*nodes, error=error)
         monkeypatch.setattr(start_module, "connect", lambda *_, **__: broker)
         return broker
 
@@ -143,6 +147,15 @@ def test_what_is_not_so_yet_is_named_and_the_exit_status_is_1(
     assert "has not reported for 130 s" in done.stderr
 
 
+def test_a_stop_that_another_order_has_replaced_fails_and_says_what_the_node_is(
+    broker_with: Callable[..., FakeBroker],
+) -> None:
+    broker_with(error=NodeOrderReplaced("disk-1", "stopped", "online"))
+    done = run_here("node", "stop", "disk-1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "another order has replaced this one, and it is online now" in done.stderr
+
+
 def test_a_start_names_the_partitions_that_do_not_serve(
     broker_with: Callable[..., FakeBroker],
 ) -> None:
@@ -154,9 +167,16 @@ def test_a_start_names_the_partitions_that_do_not_serve(
     assert "and 10 more; see `raylog health`" in done.stderr
 
 
-def test_a_node_that_is_away_is_started_when_it_is_back(
+def test_a_start_of_a_node_that_is_away_says_when_it_is_used_and_fails_for_its_partitions(
     broker_with: Callable[..., FakeBroker],
 ) -> None:
     broker_with(ONLINE._replace(node_id=None, state="away", not_serving={"t-0": "it is away"}))
     done = run_here("node", "start", "disk-1")
-    assert (done.returncode, "when it is back" in done.stdout) == (0, True)
+    assert (done.returncode, "when it is back" in done.stderr) == (1, True)
+
+
+def test_a_node_without_a_label_is_stopped_until_its_next_ray_start_and_that_is_said(
+    broker_with: Callable[..., FakeBroker],
+) -> None:
+    broker_with(STOPPED._replace(node=ID))
+    assert "it has no label" in run_here("node", "stop", ID).stderr

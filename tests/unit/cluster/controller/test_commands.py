@@ -209,7 +209,7 @@ OWN_PARTITION = replace(ONLINE, log=log_id(OWN.name, 0, OWN.topic_id), directory
 def test_the_name_of_the_metadata_is_its_own() -> None:
     """A partition of it would take the folder of the metadata."""
     for validate_only in (False, True):
-        with pytest.raises(InvalidTopic, match="is the metadata's own"):
+        with pytest.raises(InvalidTopic, match="is the metadata's own; use another one"):
             Given().records(create(name=OWN.name, validate_only=validate_only))
     assert Given().records(create(name="__cluster_metadata_2"))
 
