@@ -119,10 +119,12 @@ def in_threads(patience_s: float = PATIENCE_S) -> Beside:
         running = set(jobs)
 
         def do(path: str) -> None:
-            jobs[path]()
-            with ended:
-                running.discard(path)
-                ended.notify_all()
+            try:
+                jobs[path]()
+            finally:
+                with ended:
+                    running.discard(path)
+                    ended.notify_all()
 
         for path in jobs:
             thread = threading.Thread(target=do, args=[path], name=f"open-{path}", daemon=True)

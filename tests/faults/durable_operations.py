@@ -33,6 +33,7 @@ from raylog.storage.state.properties import random_id
 from raylog.storage.testing.clock import T0, ManualClock
 from raylog.storage.testing.logs import TOPIC_ID, of_producer
 from raylog.storage.validation import COORDINATOR
+from tests.harness.in_turn import in_turn
 from tests.harness.syscalls import mark
 
 FS = RealFileSystem()
@@ -325,7 +326,13 @@ def locking_a_dir_that_was_closed(work: Work) -> None:
 def disk_work(work: Work, *log_dirs: str) -> tuple[DiskWork, list[str]]:
     """The disk work of a node with these log dirs, and their ids."""
     disks = DiskWork(
-        FS, work.clock, cluster_id="cluster", node_number=1, delete_delay_ms=0, copy_rate=1e9
+        FS,
+        work.clock,
+        cluster_id="cluster",
+        node_number=1,
+        delete_delay_ms=0,
+        copy_rate=1e9,
+        beside=in_turn,
     )
     found = disks.open(log_dirs or (work.log_dir,))
     return disks, [str(dir.directory_id) for dir in found.dirs]

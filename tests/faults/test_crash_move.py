@@ -22,6 +22,7 @@ from raylog.storage.state.checkpoints import CLEANER_OFFSETS, read_offsets
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.logs import PARTITION, TOPIC_ID, batch, records_of
 from raylog.storage.testing.memory import MemoryFileSystem, Stopped, Survives
+from tests.harness.in_turn import in_turn
 
 CLUSTER = "uHx_mWK3Sji2MLBMLyjjfg"
 LOG = LogId(partition=PARTITION, topic_id=TOPIC_ID)
@@ -62,6 +63,7 @@ class Node:
             delete_delay_ms=0,
             copy_rate=1e9,
             roll=self._roll,
+            beside=in_turn,
         )
         self.found = self.work.open([OLD, NEW])
         self.ids = {dir.path: str(dir.directory_id) for dir in self.found.dirs}

@@ -29,6 +29,7 @@ from raylog.storage.state.properties import random_id, read_meta
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.testing.waiting import DEADLINE_S
+from tests.harness.in_turn import in_turn
 
 CLUSTER, TOPIC, OTHER_TOPIC = random_id(), random_id(), random_id()
 ORDERS, OTHERS = TopicPartition("orders", 0), TopicPartition("others", 0)
@@ -127,7 +128,7 @@ class Disks:
             unlock_timeout_s=timeout_s,
             now_s=self.time.now_s,
             sleep=self.time.sleep,
-            beside=beside,
+            beside=beside or in_turn,
         )
         self._token = 0
 

@@ -1,5 +1,6 @@
 """A log dir that is silent when its node begins holds up no other; it is used when it answers."""
 
+import sys
 import threading
 
 import pytest
@@ -132,3 +133,7 @@ def is_free(silent: Silent) -> bool:
     except LogLocked:
         return False
     return True
+
+
+def test_a_thread_that_ends_without_a_word_holds_up_nothing() -> None:
+    in_threads()({A: sys.exit}, lambda: True)
