@@ -118,6 +118,7 @@ class NodeDirs:
         # Of dirs that have lost their identity: who gives it back must stop the broker first.
         self._nameless: list[Lock] = []
         self._silent: set[str] = set()  # paths of dirs that have not answered
+        self._has_ended = False
 
     # -- start and end -----------------------------------------------------------------------------
 
@@ -176,23 +177,31 @@ class NodeDirs:
             raise
 
     def _answered_late(self, late: Callable[[Found], object], path: str, outcome: Outcome) -> None:
-        """A dir answers after the node has begun, or after it could not begin."""
+        """A dir answers after the node has begun, or after it could not begin.
+
+        It is taken into use in one step: who ends the node meets it before or after that.
+        """
+        dir = outcome if isinstance(outcome, OnlineDir) else None
+        problem = None if isinstance(outcome, OnlineDir) else outcome
         with self._opening, self._memory:
             is_wanted = path in self._silent
             self._silent.discard(path)
+            if dir is not None and is_wanted:
+                # Also of a dir that has failed since: a copy must not take its place.
+                twin = self._paths.get(dir.directory_id)
+                if twin is None:
+                    self._use([dir])
+                else:
+                    problem = DuplicateLogDir(path, twin, "have the same directory.id")
+        if dir is not None and (problem is not None or not is_wanted):
+            dir.let_go()
         if not is_wanted:
-            if isinstance(outcome, OnlineDir):
-                outcome.let_go()
             return
-        if isinstance(outcome, OnlineDir):
-            try:
-                self._take_into_use([outcome])
-                late(self._found([outcome]))
-                return
-            except DuplicateLogDir as error:
-                outcome.let_go()
-                outcome = error
-        self._note_unusable(path, outcome)
+        if problem is None and dir is not None:
+            late(self._found([dir]))
+            return
+        assert problem is not None, "a dir was opened, or could not be"
+        self._note_unusable(path, problem)
         late(self._found([], [dir for dir in self.unusable() if dir.path == path]))
 
     def _look_through(self, log_dir: LogDir) -> OnlineDir:
@@ -207,15 +216,19 @@ class NodeDirs:
     def _take_into_use(self, dirs: Iterable[OnlineDir]) -> None:
         """Raises DuplicateLogDir where one is a copy of another; none is in use then."""
         with self._memory:
-            used = dict(self._online)
-            for dir in dirs:
-                twin = used.setdefault(dir.directory_id, dir)
-                if twin is not dir:
-                    raise DuplicateLogDir(dir.path, twin.path, "have the same directory.id")
-            for dir in dirs:
-                self._online[dir.directory_id] = dir
-                self._paths[dir.directory_id] = dir.path
-                self._unusable.pop(dir.path, None)
+            self._use(dirs)
+
+    def _use(self, dirs: Iterable[OnlineDir]) -> None:
+        """As ``_take_into_use``; the memory's lock is held."""
+        used = dict(self._online)
+        for dir in dirs:
+            twin = used.setdefault(dir.directory_id, dir)
+            if twin is not dir:
+                raise DuplicateLogDir(dir.path, twin.path, "have the same directory.id")
+        for dir in dirs:
+            self._online[dir.directory_id] = dir
+            self._paths[dir.directory_id] = dir.path
+            self._unusable.pop(dir.path, None)
 
     def _note_unusable(self, path: str, problem: RaylogError) -> None:
         directory_id = self._read_directory_id(path)
@@ -231,8 +244,17 @@ class NodeDirs:
                 self._paths[directory_id] = path
         if isinstance(problem, IdentityMissing):
             with suppress(RaylogError):  # its identity is being written right now
-                self._nameless.append(self._lock_folder(os.path.join(path, LOCK_FILE)))
+                self._keep_nameless(self._lock_folder(os.path.join(path, LOCK_FILE)))
         event(logger, "log-dir-offline", level=logging.ERROR, log_dir=path, why=unusable.why)
+
+    def _keep_nameless(self, lock: Lock) -> None:
+        """Keep the lock of a dir without identity, until the node ends."""
+        with self._memory:
+            has_ended = self._has_ended
+            if not has_ended:
+                self._nameless.append(lock)
+        if has_ended:
+            lock.release()
 
     def _note_silent(self, path: str) -> None:
         """Only its path is known of the dir: who asks for more waits for its disk."""
@@ -278,6 +300,7 @@ class NodeDirs:
         Those that are closed are unlocked. One that has not answered yet is unlocked when it does.
         """
         with self._memory:
+            self._has_ended = True
             self._silent.clear()
             dirs = list(self._online.values())
             self._online.clear()

@@ -19,6 +19,7 @@ Source: ``LogManager`` of Kafka.
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ from raylog.actors.node.room import measured_room
 from raylog.actors.node.running_node import NodePorts, RunningNode
 from raylog.actors.node.timer import RealTimer
 from raylog.actors.node_messages import LogOrder
+from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
 from raylog.actors.runtime.handles import end_own_actor
 from raylog.actors.runtime.names import log_manager_name
 from raylog.actors.runtime.nodes import is_restarted, own_name, own_node
@@ -59,6 +61,8 @@ logger = logging.getLogger(__name__)
 LOG_DIRS_VARIABLE = "RAYLOG_LOG_DIRS"
 # Between two attempts to begin after a restart: a process at its end may still have the dirs.
 RETRY_S = 1.0
+# How long Ray may take to end this process.
+END_TIMEOUT_S = 10.0
 # How long a start or a shutdown waits for another: each holds a thread.
 PATIENCE_S = 20.0
 # Threads: a start and a shutdown wait long, and orders must come through beside them.
@@ -96,6 +100,7 @@ class LogManagerImpl:
         self._timer = RealTimer()
         self._starting = threading.Lock()  # held while the node begins or ends
         self._stopped = threading.Event()
+        self._is_ending = threading.Event()  # by the Controller's order
         self._node: RunningNode | None = None
         self._why_not = "it has not begun yet"  # there is no node
         if is_restarted():
@@ -124,12 +129,13 @@ class LogManagerImpl:
         Returns whether all of it was clean.
         """
         self._stopped.set()
-        with self._alone():
+        # Who calls ends the LogActors next: those that are being closed by order need their time.
+        with self._alone(OPEN_TIMEOUT_S if self._is_ending.is_set() else PATIENCE_S):
             node, self._node = self._node, None
             return True if node is None else node.shutdown()
 
     def _begin(self, *, is_restarted: bool) -> None:
-        with self._alone():
+        with self._alone(PATIENCE_S):
             if self._stopped.is_set():
                 raise NotLeader(log_manager_name(self._ray_node.key), "it is stopping")
             if self._node is not None:
@@ -148,22 +154,27 @@ class LogManagerImpl:
     def _end(self) -> None:
         self._stopped.set()
         try:
-            with self._alone():
+            with self._alone(PATIENCE_S):
+                self._is_ending.set()
                 node, self._node = self._node, None
                 if node is not None:
                     node.end()
-        except Exception:  # the next life begins again, and is ordered to end again
+            end_own_actor()
+        except Exception:
             event(logger, "node-not-ended", level=logging.CRITICAL, trace=True)
             end_process()
-        end_own_actor()
+            return
+        # Ray's head may have lost that it was to end. The next life is ordered to end again.
+        time.sleep(END_TIMEOUT_S)
+        end_process()
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self, patience_s: float) -> Iterator[None]:
         """Begin or end the node, one thread at a time; others must not wait for a disk that hangs.
 
         Raises NotLeader where another thread is still at it.
         """
-        if not self._starting.acquire(timeout=PATIENCE_S):
+        if not self._starting.acquire(timeout=patience_s):
             why = "another start or shutdown of it is under way; a disk may hang"
             raise NotLeader(log_manager_name(self._ray_node.key), why)
         try:

@@ -29,6 +29,8 @@ MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PAT
 _TOKEN_MODE = "token"
 # As many as Ray's own: 64 hexadecimal digits.
 _TOKEN_BYTES = 32
+# What a crash leaves of a new token must not be in the way of the next process of its number.
+_NAME_BYTES = 8
 
 
 def default_path() -> Path:
@@ -74,13 +76,14 @@ def _make_token() -> None:
     path = default_path()
     make_private_dirs(str(path.parent))
     # Another process may make it at the same time: the name is there only with the whole token.
-    new = path.with_name(f"{path.name}.{os.getpid()}")
-    with open(new, "x", opener=open_private) as file:
-        file.write(secrets.token_hex(_TOKEN_BYTES))
+    new = path.with_name(f"{path.name}.{secrets.token_hex(_NAME_BYTES)}")
     try:
-        os.link(new, path)
-    except FileExistsError:
-        if not has_token():  # it is empty
-            os.replace(new, path)
-            return
-    new.unlink()
+        with open(new, "x", opener=open_private) as file:
+            file.write(secrets.token_hex(_TOKEN_BYTES))
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            if not has_token():  # it is empty
+                os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)

@@ -34,7 +34,7 @@ from copy import copy
 from raylog.actors.control import LogId, Order, Report
 from raylog.actors.errors import NoLogDirs, NotController, OlderMetadata
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.runtime.names import log_actor_name, log_manager_name
+from raylog.actors.runtime.names import log_manager_name
 from raylog.cluster.controller.begun import Begun, partition_named
 from raylog.cluster.controller.charge import Charge
 from raylog.cluster.controller.commands import (
@@ -85,7 +85,7 @@ from raylog.cluster.controller.records import (
     TopicRecord,
     TopicRemovedRecord,
 )
-from raylog.cluster.controller.starts import Starts
+from raylog.cluster.controller.starts import Starts, is_left_running
 from raylog.cluster.controller.telling import Telling
 from raylog.cluster.controller.waiting import (
     Altering,
@@ -201,9 +201,10 @@ class ControllerMachine:
             if not self.desired.is_stopped(key):
                 continue
             is_running = log_manager_name(key) in actors
-            names = (log_actor_name(log.partition) for log in self.desired.logs_at(key))
             is_left = (
-                not is_running and seen.is_clean is None and any(map(actors.__contains__, names))
+                not is_running
+                and seen.is_clean is None
+                and is_left_running(self.desired, self.watched.nodes, key, actors)
             )
             self._starts.close_left(key, is_needed=is_left)
             if not (is_running or is_left or seen.is_ended):
@@ -218,6 +219,8 @@ class ControllerMachine:
         self._telling.ended(report.node, self.watched.past_lives(report.node))
         self._dirty.add(report.node)
         if self.watched.nodes[report.node].report is None:
+            if not self.desired.is_stopped(report.node):
+                self._starts.begin(report.node, self._now_ms)
             return  # these were the last words of its LogManager
         under_way = self._telling.heard(report, self._now_ms)
         self.watched.under_way(report.node, under_way)

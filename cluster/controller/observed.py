@@ -55,7 +55,7 @@ class Observed:
         object.__setattr__(self, "logs", logs)
 
     def obeys(self, epoch: int) -> bool:
-        """Whether the report was made under orders of this Controller."""
+        """Whether the report was made under orders of this Controller, and more are obeyed."""
         report = self.report
         if report is None or not self.is_newest or self.may_end:
             return False
@@ -170,8 +170,7 @@ class Watched:
     def ended(self, key: str) -> None:
         """Nothing of a node runs, as an operator wants it."""
         seen = self.nodes[key]
-        is_clean = seen.is_clean if seen.report is None else None
-        self.nodes[key] = Observed(heard_ms=seen.heard_ms, is_ended=True, is_clean=is_clean)
+        self.nodes[key] = Observed(heard_ms=seen.heard_ms, is_ended=True, is_clean=seen.is_clean)
 
     def is_wanted_again(self, key: str, sent: int) -> None:
         """A node that was to be stopped shall run. ``sent``: as of ``take``.

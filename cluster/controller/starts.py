@@ -4,7 +4,12 @@ Not that of a node which is stopped, with one exception: where none runs, but Lo
 do, one is started to close them in order.
 """
 
+from collections.abc import Collection, Mapping
+
+from raylog.actors.control import LogId
+from raylog.actors.runtime.names import log_actor_name
 from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.telling import Delay
 
 
@@ -41,3 +46,36 @@ class Starts:
                 delay.done(now_ms)
                 due.append(key)
         return due
+
+
+def is_left_running(
+    desired: Desired, observed: Mapping[str, Observed], key: str, actors: Collection[str]
+) -> bool:
+    """Whether LogActors of a node run. ``actors``: the names of all actors of the cluster."""
+    for log in desired.logs_at(key):
+        is_there = log_actor_name(log.partition) in actors
+        if is_there and not _is_of_another_node(log, desired, observed, key):
+            return True
+    return False
+
+
+def _is_of_another_node(
+    log: LogId, desired: Desired, observed: Mapping[str, Observed], key: str
+) -> bool:
+    """Whether an actor with the name of a node's log serves the next topic of that name elsewhere.
+
+    The topic was deleted while the node was stopped. Where the other node could not open its log,
+    the actor may be the one that was left, and in the way.
+    """
+    topic = desired.topic_named(log.partition.topic)
+    if topic is None:
+        return False
+    namesake = LogId(partition=log.partition, topic_id=topic.topic_id)
+    if namesake not in desired.partitions:
+        return False
+    node = desired.node_of(namesake)
+    if node == key:
+        return False
+    seen = observed.get(node or "")
+    entries = () if seen is None else seen.logs.get(namesake, ())
+    return all(entry.state != "failed" for entry in entries)

@@ -12,7 +12,8 @@ Creating            all of its partitions serve     one failed, its node is sile
                                                     begun is removed again
 Altering            all that serve obey             after 30 s it names those that do not
 Deleting            nothing is left of it           after 30 s it says what is left, and why
-Moving              it serves from the new log dir  the move was given up or cancelled
+Moving              it serves from the new log dir  the move was given up or cancelled, or its node
+                                                    was stopped: it goes on with a start of that
 Operating           the node is what it shall be    another order for the node has replaced it;
                                                     after a while it is answered all the same: what
                                                     it still waits for can be asked
@@ -36,7 +37,7 @@ from raylog.cluster.controller.instructions import Altered, Answered, Behind
 from raylog.cluster.controller.node_states import replaced, waits_for
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import NodeState, PartitionRecord, TopicRecord
-from raylog.cluster.controller.spread import Homes
+from raylog.cluster.controller.spread import Homes, short_key
 from raylog.storage.errors import DiskFull, LogDirOffline, RaylogError
 
 # How long alter and delete wait for nodes that do not do it. By then no LogActor removes records
@@ -243,6 +244,9 @@ class Moving:
             if entry.problem is not None and entry.state != "opening"
         ]
         self._problem = problems[0] if problems else self._problem
+        node = view.desired.node_of(self.log)
+        if view.desired.is_stopped(node) and view.seen(self.log) is None:
+            return Ended(error=self._stopped(str(node)))
         if record.state == "moving" and record.target == self.target:
             return Ended(error=self._missing()) if self._is_missing(view) else None
         if record.directory != self.target:
@@ -259,6 +263,11 @@ class Moving:
         if seen is None or seen.report is None or self.log in seen.under_way:
             return False
         return not view.entries(self.log)
+
+    def _stopped(self, node: str) -> RaylogError:
+        """A stop may last for days: who waits is told. The move is not given up."""
+        why = f"its node was stopped; the move goes on after `raylog node start {short_key(node)}`"
+        return NotLeader(str(self.log.partition), why)
 
     def _missing(self) -> RaylogError:
         return NotLeader(str(self.log.partition), "its folder is in none of its node's log dirs")

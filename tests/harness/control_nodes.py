@@ -61,12 +61,15 @@ class PerfectNode:
         }
         self.logs: dict[tuple[LogId, str], LogReport] = {}
         self.number = 0
-        self.is_restarted = self.is_ending = False
+        self.is_restarted = False
         self.epoch, self.obeyed = 0, -1
         self.set_aside: list[SetAside] = []
         self.removed: list[LogId] = []
         # how its LogManager ended by order, and whether it was started again since
         self.ended: Ended | None = None
+        # whether it ends only when the test says so
+        self.is_slow, self.is_ending = False, False
+        self.is_opening = False  # whether it is still opening what it shall serve
 
     def actors(self) -> list[str]:
         """The names of the actors that run here."""
@@ -81,7 +84,7 @@ class PerfectNode:
             number=self.number,
             controller_epoch=self.epoch,
             dirs=tuple(self.dirs.values()),
-            logs=() if self.ended else tuple(self.logs.values()),
+            logs=() if self.ended else tuple(map(self._shown, self.logs.values())),
             ended=self.ended,
             orders=self.obeyed,
             room=self.room,
@@ -91,12 +94,16 @@ class PerfectNode:
             upkeep_needed=self.upkeep_needed,
         )
 
+    def _shown(self, log: LogReport) -> LogReport:
+        is_opening = self.is_opening and log.state == "serving"
+        return replace(log, state="opening", config_version=-1) if is_opening else log
+
     def restart(self, *, by_ray: bool = False) -> None:
         """Its LogManager is another one, and what it served is not served any more.
 
         ``by_ray``: in the place of one that died; else it is a fresh start.
         """
-        self.is_restarted, self.ended = by_ray, None
+        self.is_restarted, self.ended, self.is_ending = by_ray, None, False
         count = int(self.life.rpartition("-")[2]) + 1
         self.life, self.number, self.obeyed = f"{self.key}-life-{count}", 0, -1
         self.logs = {
@@ -173,6 +180,12 @@ class PerfectNode:
             self.logs[key] = entry(log, key[1], "found")
 
     def _stop(self) -> None:
+        self.is_ending = True
+        if not self.is_slow:
+            self.end()
+
+    def end(self) -> None:
+        """Its LogManager ends in order, as it was ordered."""
         self.ended = "in order"
         self.logs = {
             key: entry(key[0], key[1], "found", topic_id=found.topic_id)

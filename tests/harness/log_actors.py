@@ -88,6 +88,16 @@ class FakeLogActors:
         # Those that do not end when they are killed.
         self.immortal: set[TopicPartition] = set()
 
+    def outliving(self) -> "FakeLogActors":
+        """These actors for the next LogManager, where the one before has died.
+
+        That one is a dead process. What its threads still do in the test is done to others.
+        """
+        left = FakeLogActors()
+        for partition, log in self.living.items():
+            left.living[partition] = replace(log, states=list(log.states))
+        return left
+
     def start(self, spec: LogSpec) -> None:
         if spec.partition in self.living:
             return

@@ -7,23 +7,25 @@ from dataclasses import replace
 
 import pytest
 
-from raylog.actors.control import Stop
+from raylog.actors.control import LogId, Stop
 from raylog.actors.errors import InvalidRequest, NodeOrderReplaced, NoLogDirs, NotLeader
 from raylog.cluster.controller.commands import (
     AlterTopic,
     Command,
+    CreateTopic,
     DeleteTopic,
     DrainNode,
+    MovePartition,
     StartNode,
     StopNode,
 )
 from raylog.cluster.controller.describe import Snapshot
-from raylog.cluster.controller.events import Reported, Silent
+from raylog.cluster.controller.events import NodesSeen, Reported, Silent
 from raylog.cluster.controller.node_states import NodeDescription, describe_node_list
 from raylog.cluster.controller.waiting import OPERATING_MS
 from raylog.cluster.health.facts import Facts
 from raylog.cluster.health.findings import findings
-from tests.harness.control_nodes import is_as_desired
+from tests.harness.control_nodes import entry, is_as_desired
 from tests.harness.controller_play import Play, begun
 from tests.transcripts.controllers import answer_of, create, error_of, node_a, node_b
 
@@ -213,6 +215,137 @@ def test_log_actors_that_outlived_their_log_manager_are_closed_by_another_one() 
     assert served_at(play, "b") == 0
 
 
+def recreated() -> Play:
+    """The topic was deleted while a node is stopped, and made again: another node has its names."""
+    play = stopped()
+    play.asks(DeleteTopic(name="t"))
+    play.settle()
+    play.asks(CreateTopic(name="t", topic_id="id-next", partitions=4))
+    play.settle()
+    assert served_at(play, "a") == 4
+    return play
+
+
+def test_the_next_controller_does_not_take_the_log_actors_of_other_nodes_for_left_ones() -> None:
+    play = recreated()
+    play.begin()
+    lines = [line for _ in range(10) for line in [*play.sees(), *play.passes()]]
+    assert "start a" in lines
+    assert "start b" not in lines
+    play.settle()
+    assert node(play).state == "stopped"
+
+
+def test_a_log_actor_that_was_left_and_is_in_the_way_of_another_node_is_closed() -> None:
+    play = recreated()
+    (old, left), *_ = play.nodes["b"].logs
+    play.nodes["b"].logs[old, left] = entry(old, left)
+    log = LogId(partition=old.partition, topic_id="id-next")
+    (place,) = [place for other, place in play.nodes["a"].logs if other == log]
+    play.nodes["a"].logs[log, place] = entry(log, place, "failed")
+    play.begin()
+    play.sees()
+    play.reports("a")
+    assert "start b" in play.sees()
+
+
+def test_a_log_actor_that_was_left_is_closed_where_the_next_topic_has_fewer_partitions() -> None:
+    play = stopped()
+    play.asks(DeleteTopic(name="t"))
+    play.settle()
+    play.asks(CreateTopic(name="t", topic_id="id-next", partitions=1))
+    play.settle()
+    (old, left), *_ = [key for key in play.nodes["b"].logs if key[0].partition.partition > 0]
+    play.nodes["b"].logs[old, left] = entry(old, left)
+    play.begin()
+    assert "start b" in play.sees()
+
+
+def test_a_node_is_not_stopped_while_a_log_actor_runs_that_was_left() -> None:
+    play = with_topic()
+    play.nodes["b"].ended = "not in order"
+    play.silent.add("b")
+    play.asks(STOP)
+    play.appended()
+    assert "start b" in [*play.does(Silent(node="b")), *play.sees(), *play.passes()]
+    assert "note node-stopped" not in play.sees()
+    assert node(play).state == "stopping"
+
+
+def test_log_actors_whose_names_ray_still_has_when_all_was_closed_start_nothing() -> None:
+    play = with_topic()
+    play.asks(STOP)
+    play.appended()
+    names = frozenset(play.nodes["b"].actors()[1:])
+    play.obeys("b")
+    assert names
+    nodes = {"a": "ray-a", "b": "ray-b"}
+    lines = play.does(NodesSeen(nodes=nodes, actors=names | set(play.nodes["a"].actors())))
+    assert "start b" not in [*lines, *play.does(Silent(node="b")), *play.passes()]
+
+
+def test_that_a_node_is_stopped_is_told_once_and_it_is_not_suspect() -> None:
+    play = stopped()
+    assert "note node-stopped" not in play.sees()
+    play.passes(60_000)
+    assert not play.machine.watched.nodes["b"].is_suspect(play.now_ms)
+
+
+def test_a_node_that_could_not_close_all_of_its_logs_is_not_clean() -> None:
+    play = with_topic()
+    play.asks(STOP)
+    play.appended()
+    play.nodes["b"].obey(play.mail.pop("b"))
+    play.nodes["b"].ended = "not in order"
+    play.reports("b")
+    play.sees()
+    assert (node(play).state, node(play).was_clean) == ("stopped", False)
+
+
+def test_the_last_words_of_a_life_do_not_count_when_another_one_has_taken_its_place() -> None:
+    play = with_topic()
+    late = replace(play.nodes["b"].report(), number=99, ended="in order", logs=())
+    play.nodes["b"].restart(by_ray=True)
+    play.reports("b")
+    play.does(Reported(report=late))
+    report = play.machine.watched.nodes["b"].report
+    assert report is not None
+    assert report.life == "b-life-2"
+
+
+def test_a_stop_of_a_node_that_reports_and_does_not_end_is_answered_after_a_while() -> None:
+    play = with_topic()
+    play.nodes["b"].is_slow = True
+    play.asks(STOP)
+    play.settle(OPERATING_MS - 10_000)
+    assert play.answer is None
+    play.settle(12_000)
+    assert answer_of(play) == "node b stopped"
+    assert node(play).state == "stopping"
+
+
+def test_a_start_waits_for_an_opening_however_long_it_takes() -> None:
+    play = stopped()
+    opening = play.nodes["b"]
+    opening.is_opening = True
+    play.asks(START)
+    play.settle(2 * OPERATING_MS)
+    assert play.answer is None
+    assert node(play).waits_for == "2 partitions are being opened"
+    opening.is_opening = False
+    play.settle()
+    assert answer_of(play) == "node b"
+
+
+def test_a_start_is_tried_though_one_was_refused_before_the_stop() -> None:
+    play = stopped()
+    play.does(Silent(node="b", is_refused=True))
+    play.silent.add("b")
+    play.asks(START)
+    play.appended()
+    assert play.answer is None
+
+
 def test_an_away_node_is_stopped_when_it_is_back() -> None:
     play = with_topic()
     play.away.add("b")
@@ -257,6 +390,7 @@ def test_a_topic_with_partitions_on_a_stopped_node_is_deleted_and_they_go_when_i
     assert answer_of(play) == "None"
     assert set(play.states().values()) == {"removing in b1", "removing in b2"}
     assert len(play.nodes["b"].logs) == 2
+    assert node(play).wanted == 0
     play.asks(START)
     play.settle()
     assert play.states() == {}
@@ -292,6 +426,25 @@ def test_a_creation_that_waits_for_a_node_which_is_stopped_fails_where_it_cannot
     play.asks(STOP)
     play.settle(60_000)
     assert isinstance(play.answers[creation].error, NotLeader)
+
+
+def test_a_move_on_a_node_that_is_stopped_is_answered_and_goes_on_when_it_is_started() -> None:
+    play = with_topic()
+    (log, home), *_ = play.nodes["b"].logs
+    (target,) = play.nodes["b"].dirs.keys() - {home}
+    play.asks(MovePartition(name="t", number=log.partition.partition, log_dir=target))
+    play.appended()
+    play.mail.clear()  # its LogManager does not hear of it
+    move = play.request
+    play.asks(STOP)
+    play.appended()
+    assert move not in play.answers  # it may end in time
+    play.settle()
+    assert "raylog node start b" in str(play.answers[move].error)
+    assert play.states()[str(log.partition)] == f"moving in {home} to {target}"
+    play.asks(START)
+    play.settle()
+    assert play.nodes["b"].serving[log][0] == target
 
 
 # -- start -----------------------------------------------------------------------------------------
@@ -393,6 +546,40 @@ def test_a_start_of_a_node_whose_log_manager_hangs_does_not_count_what_it_said_b
     assert node(play).waits_for == "its LogManager does not answer"
     play.settle(OPERATING_MS + 20_000)
     assert answer_of(play) == "node b"
+
+
+def ending() -> Play:
+    """A node that was stopped, and started again while it still closes its logs."""
+    play = with_topic()
+    play.nodes["b"].is_slow = True
+    play.asks(STOP)
+    play.appended()
+    play.nodes["b"].obey(play.mail.pop("b"))
+    play.asks(START)
+    play.appended()
+    return play
+
+
+@pytest.mark.parametrize("is_reported", [False, True])
+def test_a_node_that_closes_its_logs_is_not_started_before_it_has_ended(is_reported: bool) -> None:
+    play = ending()
+    if is_reported:
+        play.reports("b")
+    assert play.answer is None
+    assert "was ordered to stop before" in node(play).waits_for
+    play.nodes["b"].end()
+    play.settle()
+    assert answer_of(play) == "node b"
+    assert is_as_desired(play.desired, play.nodes.values())
+
+
+def test_a_node_that_has_closed_its_logs_for_long_is_started_at_its_last_words() -> None:
+    play = ending()
+    for _ in range(20):  # each start is refused: it is stopping
+        play.does(Silent(node="b"))
+        play.passes(2_000)
+    play.nodes["b"].end()
+    assert "start b" in play.reports("b")
 
 
 def test_a_start_ends_where_the_log_manager_cannot_begin() -> None:

@@ -245,6 +245,14 @@ def test_a_dir_that_comes_back_meanwhile_gets_the_epoch_too() -> None:
     assert node.done("write epoch 1 to B") == ["make orders-0 of old in A"]
 
 
+def test_of_a_dir_that_is_online_nothing_is_read_again() -> None:
+    node = serving("A")
+    before = node.logs
+    again = DirsRead(dirs=(dir_report("A"),), folders=(folder(OTHERS, "A"),))
+    node.told(again)
+    assert node.logs == before
+
+
 def test_a_dir_that_comes_back_may_know_a_higher_epoch() -> None:
     node = serving("A", "B")
     node.told(DirFailed(directory_id="B", why="gone"))
@@ -303,7 +311,9 @@ def test_orders_for_another_life_or_node_or_of_a_newer_version_are_dropped() -> 
 
 def test_the_order_to_stop_is_obeyed_once_however_often_it_is_given() -> None:
     node = serving("A")
+    assert not node.report.is_ending
     assert node.orders(Stop()) == ["end the node"]
+    assert node.report.is_ending
     assert node.orders(Stop()) == []
     assert node.orders(serve()) == []
 

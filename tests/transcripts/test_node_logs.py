@@ -456,3 +456,11 @@ def test_the_hands_keep_nothing_of_a_log_that_is_gone() -> None:
     assert node.forgotten == []
     node.done("doom orders-0 of old in A")
     assert node.forgotten == [ORDERS]
+
+
+def test_a_folder_that_is_locked_beside_a_log_that_serves_under_its_name_ends_no_actor() -> None:
+    node = Node("A", "B", folders=[folder(ORDERS, "A"), folder(NEW_ORDERS, "B")])
+    node.obeys(serve(NEW_ORDERS, "B"), remove())
+    node.done("start orders-0 of new in B with config 1, first")
+    said = node.failed("doom orders-0 of old in A", LogLocked("/disk/A/orders-0"))
+    assert not [words for words in said if words.startswith("kill")]

@@ -25,7 +25,7 @@ from raylog.actors.errors import NotLeader, UnsupportedVersion
 from raylog.actors.messages import PartitionOffsets
 from raylog.actors.metrics import Exporter, Metric
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.dir_openings import in_threads
+from raylog.actors.node.dir_openings import PATIENCE_S, in_threads
 from raylog.actors.node.disk_work import DiskWork
 from raylog.actors.node.events import UpkeepKind
 from raylog.actors.node.log_start import NodeFacts
@@ -86,7 +86,8 @@ class Upkeep:
         self.orders: list[UpkeepOrder] = []
 
     def start(self, kind: UpkeepKind) -> None:
-        self.kinds = (*self.kinds, kind)
+        if kind not in self.kinds:
+            self.kinds = (*self.kinds, kind)
 
     def round(self, kind: UpkeepKind, order: UpkeepOrder) -> None:
         self.orders.append(order)
@@ -102,7 +103,11 @@ class Node:
     """A node and its Controller."""
 
     def __init__(
-        self, fs: MemoryFileSystem | None = None, actors: FakeLogActors | None = None
+        self,
+        fs: MemoryFileSystem | None = None,
+        actors: FakeLogActors | None = None,
+        *,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self.fs = fs or MemoryFileSystem()
         if fs is None:
@@ -123,7 +128,7 @@ class Node:
             copy_rate=1e9,
             now_s=hasty.now_s,
             sleep=lambda seconds: None,
-            beside=in_threads(0.0),
+            beside=in_threads(patience_s),
         )
         self.node = RunningNode(
             NodeFacts(
@@ -276,7 +281,9 @@ def test_a_node_that_is_ordered_to_stop_ends_in_order_and_its_last_report_says_s
     node.serve()
     node.order(Stop())
     assert node.end_wanted.wait(30)
+    before = node.report().number
     node.node.end()
+    assert node.report().number > before  # else it is an old one
     assert (node.report().ended, node.report().logs) == ("in order", ())
     assert node.actors.living == {}
     again = Node(node.fs).begin()
@@ -319,14 +326,23 @@ def test_a_node_that_is_stopped_leaves_no_actor_of_its_own_that_waits_for_its_or
 ) -> None:
     node = Node().begin()
     node.serve()
-    again = Node(node.fs.crash(), node.actors)
-    actor = node.actors.living[LOG.partition]
+    again = Node(node.fs.crash(), node.actors.outliving())
+    actor = again.actors.living[LOG.partition]
     actor.said, actor.states = replace(actor.said, node_id=node_id), ["learning"]
     again.begin()
     assert again.states() == [(LOG, "found")]
     again.node.end()
-    assert (LOG.partition in node.actors.living) is is_left
+    assert (LOG.partition in again.actors.living) is is_left
     node.node.shutdown()
+
+
+def test_a_node_that_is_stopped_ends_no_silent_actor_of_a_log_that_it_does_not_have() -> None:
+    node = Node().begin()
+    node.serve()
+    other = LogId(partition=TopicPartition("others", 0), topic_id=TOPIC)
+    node.actors.living[other.partition] = FakeLog(said=says(other), is_silent=True)
+    node.node.end()
+    assert node.actors.living.keys() == {other.partition}
 
 
 def test_a_node_ends_also_where_no_controller_hears_its_last_report() -> None:
@@ -351,10 +367,10 @@ def test_an_actor_that_lives_on_is_adopted() -> None:
     node = Node().begin()
     node.serve()
     fs = node.fs.crash()
-    again = Node(fs, node.actors).begin(is_restarted=True)
+    again = Node(fs, node.actors.outliving()).begin(is_restarted=True)
     assert again.report().is_restarted
     wait_for(lambda: again.states() == [(LOG, "serving")])
-    assert len(node.actors.made) == 1
+    assert again.actors.made == []
     assert again.node.order_of(LOG) is None
     again.node.shutdown()
     node.node.shutdown()
@@ -364,11 +380,11 @@ def test_an_adopted_actor_that_asks_for_its_order_was_started_again() -> None:
     """The one before is gone, and the Controller hears it without a round of questions."""
     node = Node().begin()
     node.serve()
-    again = Node(node.fs.crash(), node.actors).begin(is_restarted=True)
+    again = Node(node.fs.crash(), node.actors.outliving()).begin(is_restarted=True)
     wait_for(lambda: again.states() == [(LOG, "serving")])
     assert again.node.order_of(LOG) is None
     wait_for(lambda: again.states() == [(LOG, "found")])
-    assert not node.actors.living
+    assert not again.actors.living
     again.serve()
     again.node.shutdown()
     node.node.shutdown()
@@ -416,7 +432,7 @@ def test_a_dir_that_hangs_when_the_node_begins_is_shown_and_served_when_it_answe
     )
 
     fs.hang(path)
-    later = Node(fs).begin()
+    later = Node(fs, patience_s=0.0).begin()
     assert {dir.path: dir.state for dir in later.report().dirs}[path] == "offline"
     assert later.states() == []
     fs.let_go()

@@ -2,16 +2,21 @@
 
 import sys
 import threading
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 
 import pytest
 
 from raylog.actors.control import DirReport
+from raylog.actors.node import dir_openings as openings_module
+from raylog.actors.node import dirs as dirs_module
 from raylog.actors.node.dir_openings import in_threads
 from raylog.actors.node.dirs import Found
 from raylog.storage.errors import DuplicateLogDir, InconsistentClusterId, LogLocked
-from raylog.storage.log_dir import LogDir
+from raylog.storage.log_dir import LOCK_FILE, LogDir
 from raylog.storage.state.properties import CLEAN_SHUTDOWN, random_id
 from raylog.storage.testing.waiting import DEADLINE_S, wait_for
+from tests.harness.interleaving import Meeting, Outcome, Schedule, schedules
 from tests.unit.actors.node.disks import CLUSTER, LOG, A, B, Disks, HangingFileSystem
 
 NO_PATIENCE = in_threads(0.0)
@@ -89,6 +94,19 @@ def test_one_that_answers_late_and_cannot_be_used_is_told_why(silent: Silent) ->
     LogDir(silent.fs, A, CLUSTER, 1)  # it is unlocked
 
 
+def test_a_copy_that_answers_late_does_not_take_the_place_of_a_dir_that_has_failed(
+    silent: Silent,
+) -> None:
+    silent.open()
+    silent.fs.write_file(f"{A}/meta.properties", silent.fs.read_file(f"{B}/meta.properties"))
+    silent.disks.work.close_dir(silent.ids[B])
+    silent.fs.let_go()
+    [dir] = silent.late.found.dirs
+    assert (dir.path, dir.state, dir.directory_id) == (A, "offline", None)
+    assert dir.why.startswith(DuplicateLogDir(A, B, "have the same directory.id").problem)
+    assert silent.disks.work.folder(silent.ids[B], LOG.partition).startswith(B)
+
+
 def test_a_node_all_of_whose_dirs_are_silent_waits_for_the_first(silent: Silent) -> None:
     silent.fs.hang(A)
     found: list[Found] = []
@@ -135,5 +153,86 @@ def is_free(silent: Silent) -> bool:
     return True
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_thread_that_ends_without_a_word_holds_up_nothing() -> None:
     in_threads()({A: sys.exit}, lambda: True)
+
+
+# -- it answers while the node ends ----------------------------------------------------------------
+
+
+def has_no_trouble(_: Silent) -> None:
+    """The dir is as it was."""
+
+
+def has_lost_its_identity(silent: Silent) -> None:
+    silent.fs.remove(f"{A}/meta.properties")
+
+
+def answers_while_the_node_ends(
+    schedule: Schedule, harm: Callable[[Silent], None], patch: pytest.MonkeyPatch
+) -> tuple[Outcome, list[str]]:
+    """What the two threads did, and the paths of the dirs that are still locked then."""
+    silent, jobs = Silent(), dict[str, Callable[[], None]]()
+
+    def beside(wanted: Mapping[str, Callable[[], None]], _: Callable[[], bool]) -> None:
+        jobs.update(wanted)
+        jobs[B]()
+
+    meeting = Meeting(["/node/dirs.py"], schedule)
+    patch.setattr(dirs_module, "threading", SimpleNamespace(Lock=meeting.lock))
+    node = Disks(silent.fs, beside=beside).work
+    node.open([A, B])
+    harm(silent)
+    outcome = meeting.run(jobs[A], node.let_go)
+    assert node.online() == []
+    return outcome, [path for path in (A, B) if is_locked(silent, path)]
+
+
+def is_locked(silent: Silent, path: str) -> bool:
+    try:
+        silent.fs.lock(f"{path}/{LOCK_FILE}").release()
+    except LogLocked:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("harm", [has_no_trouble, has_lost_its_identity])
+def test_one_that_answers_while_the_node_ends_is_unlocked_whoever_is_first(
+    harm: Callable[[Silent], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone, _ = answers_while_the_node_ends(Schedule(), harm, monkeypatch)
+    for schedule in schedules(alone.lines, pre_emptions=1):
+        outcome, locked = answers_while_the_node_ends(schedule, harm, monkeypatch)
+        assert (outcome.errors, locked) == ([None, None], []), (schedule, outcome.places)
+
+
+def test_one_that_answers_while_the_node_begins_is_used_whoever_is_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def begins(schedule: Schedule) -> Outcome:
+        silent, jobs = Silent(), dict[str, Callable[[], None]]()
+
+        def beside(wanted: Mapping[str, Callable[[], None]], _: Callable[[], bool]) -> None:
+            wanted[B]()
+            jobs.update(wanted)
+
+        def answer() -> None:
+            if A in jobs:
+                jobs.pop(A)()
+
+        meeting = Meeting(["/node/dirs.py", "/node/dir_openings.py"], schedule)
+        patched = SimpleNamespace(**{**vars(threading), "Lock": meeting.lock})
+        monkeypatch.setattr(dirs_module, "threading", patched)
+        monkeypatch.setattr(openings_module, "threading", patched)
+        node = Disks(silent.fs, beside=beside).work
+        outcome = meeting.run(lambda: node.open([A, B]), answer)
+        answer()
+        assert sorted(node.online()) == sorted(silent.ids.values()), (schedule, outcome.places)
+        return outcome
+
+    alone = begins(Schedule())
+    assert alone.lines[1] > 0
+    for begin in range(1, alone.lines[0]):
+        outcome = begins(Schedule(0, (begin,)))
+        assert outcome.errors == [None, None]

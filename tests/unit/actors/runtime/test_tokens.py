@@ -1,5 +1,6 @@
 """Whose token Ray uses, and that a new one is its user's alone."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -95,6 +96,29 @@ def test_a_token_that_cannot_be_written_is_told_with_what_to_do(home: Path) -> N
     with pytest.raises(TokenNotMade, match=r"File exists.*RAY_AUTH_TOKEN_PATH"):
         want_token()
     assert MODE not in os.environ
+
+
+def test_a_token_that_could_not_be_written_leaves_nothing_and_is_made_when_it_can_be(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot_link(old: Path, new: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", cannot_link)
+        with pytest.raises(TokenNotMade, match="No space left"):
+            want_token()
+    assert list((home / ".ray").iterdir()) == []
+    want_token()
+    assert len((home / ".ray" / "auth_token").read_text()) == 64
+
+
+def test_what_a_crash_has_left_of_a_token_is_not_in_the_way(home: Path) -> None:
+    """In a container a process has the same number each time."""
+    (home / ".ray").mkdir()
+    (home / ".ray" / f"auth_token.{os.getpid()}").touch()
+    want_token()
+    assert len((home / ".ray" / "auth_token").read_text()) == 64
 
 
 def test_ray_is_told_only_when_something_has_changed(home: Path) -> None:

@@ -124,6 +124,23 @@ def test_one_that_could_not_be_closed_makes_the_end_unclean() -> None:
     assert not current.is_retired()
 
 
+def test_one_that_was_closed_well_does_not_hide_one_that_was_not() -> None:
+    current = Current[Controller](BEGINS)
+    for is_in_order in (False, True):
+        current.take_over(Controller(is_in_order=is_in_order))
+        current.retire(AGAIN, AGAIN)
+    current.stop(STOPS)
+    assert not current.is_retired()
+
+
+def test_one_that_comes_after_a_stop_and_cannot_be_closed_makes_the_end_unclean() -> None:
+    current = Current[Controller](BEGINS)
+    current.stop(STOPS)
+    with pytest.raises(NotLeader):
+        current.take_over(Controller(is_in_order=False))
+    assert not current.is_retired()
+
+
 def test_after_a_stop_none_begins_and_none_is_retired() -> None:
     current, late = Current[Controller](BEGINS), Controller()
     assert current.stop(STOPS) is None

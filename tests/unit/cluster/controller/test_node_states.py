@@ -49,6 +49,7 @@ def only(view: Snapshot, **problems: str) -> NodeDescription:
         (obeys(), "draining", "draining"),
         (obeys(), "stopped", "stopping"),
         (Observed(heard_ms=0, is_ended=True), "stopped", "stopped"),
+        (Observed(heard_ms=0, is_clean=True), "stopped", "stopping"),
         (None, "stopped", "stopped"),
         (None, "online", "away"),
         (None, "draining", "away"),
@@ -83,6 +84,21 @@ def test_a_node_that_left_for_good_with_its_log_dirs_elsewhere_is_not_listed() -
     view = snapshot(None)
     view.desired.apply(DirRecord(directory_id="d", node="new", path="/d", state="online"))
     assert [node.node for node in describe_node_list(view, {}, {})] == []
+
+
+def test_a_stopped_node_is_listed_also_where_another_one_has_its_log_dirs() -> None:
+    view = snapshot(None, "stopped")
+    view.desired.apply(DirRecord(directory_id="d", node="new", path="/d", state="online"))
+    view.desired.apply(NodeRecord(key="new", kafka_id=1, port=0))
+    listed = {node.node: node.state for node in describe_node_list(view, {}, {})}
+    assert listed["disk"] == "stopped"
+
+
+def test_the_beginning_of_several_ids_means_no_node() -> None:
+    view = snapshot(obeys(), key=ID)
+    view.desired.apply(NodeRecord(key="abcd" * 14, kafka_id=1, port=0))
+    assert key_of(replace(view, node_ids={}), "ab") is None
+    assert key_of(replace(view, node_ids={}), "abc") == "abcd" * 14
 
 
 def test_the_log_dirs_of_a_stopped_node_are_those_that_are_recorded() -> None:

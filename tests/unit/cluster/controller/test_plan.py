@@ -291,6 +291,9 @@ def test_a_node_that_is_gone_and_whose_dirs_are_another_nodes_holds_no_removal_u
         desired.apply(replace(record, node="c"))
     desired.apply(NodeRecord(key="c", kafka_id=5, port=0))
     assert planned(desired, report("b"), new).records == (PartitionRemovedRecord(log=LOG),)
+    seen = {told.node: obeying(told, EPOCH) for told in (report("b"), new)}
+    seen["a"] = Observed(heard_ms=0)  # its machine is there, without a disk
+    assert PartitionRemovedRecord(log=LOG) in plan(desired, seen, 0, Configs(DEFAULTS)).records
     lying = replace(new, logs=(entry(LOG, "a1", "found"),))
     made = planned(desired, report("b"), lying)
     assert (made.orders["c"], made.records) == ((Remove(log=LOG),), ())
