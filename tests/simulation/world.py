@@ -396,15 +396,16 @@ class World:
 
     def nodes_with_room(self, calm_ms: int) -> list[str]:
         """The nodes on which any partition can be made, and where all was well since then."""
-        return (
-            []
-            if self._loss > MUCH_LOSS or self.are_links_late
-            else [
-                node.key
-                for node in self.nodes
-                if node.most > MUCH_ROOM and node.is_calm(calm_ms) and self._are_dirs_online(node)
-            ]
-        )
+        if self._loss > MUCH_LOSS or self.are_links_late:
+            return []
+        return [
+            node.key
+            for node in self.nodes
+            if node.most > MUCH_ROOM
+            and node.is_calm(calm_ms)
+            and self.truth.desired.state_of(node.key) == "online"
+            and self._are_dirs_online(node)
+        ]
 
     def _are_dirs_online(self, node: SimNode) -> bool:
         records = [self.truth.desired.dirs.get(dir.directory_id) for dir in node.dirs]
