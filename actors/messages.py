@@ -170,6 +170,13 @@ class PartitionStatus(NamedTuple):
     report: OpeningReport = OpeningReport()
 
 
+class ActorProcess(NamedTuple):
+    """Where the process of an actor is, which may hang. ``node_id``: Ray's."""
+
+    node_id: str
+    pid: int
+
+
 class RemovedSegments(NamedTuple):
     """What a round of retention took out of a log."""
 

@@ -10,6 +10,7 @@ the addresses of this machine's clusters   2.52 and later       RayNotFound: giv
 the address that ``ray start`` left last   2.52 and later       the clusters are tried by address
 tokens, when Ray is imported already       2.52 and later       used only with RAY_AUTH_MODE=token
 Ray's messages to a driver, as a function  2.52 and later       Ray prints its paragraphs
+the process of an actor that hangs         2.52 and later       its pid is not told
 =========================================  ===================  ====================================
 
 ``tests/unit/actors/runtime/test_ray_private.py`` names what the installed Ray has not.
@@ -24,6 +25,7 @@ from typing import Any
 import ray
 
 from raylog.actors.errors import RayNotFound
+from raylog.actors.messages import ActorProcess
 
 # Each connection would say that tokens are on, which is as it should be.
 logging.getLogger("ray._private.authentication.authentication_token_setup").setLevel(logging.ERROR)
@@ -53,6 +55,19 @@ def latest_address() -> str | None:
         return None
     address: str | None = find_bootstrap_address(None)
     return address
+
+
+def process_of(actor: Any) -> ActorProcess | None:
+    """Where an actor's process is, by its handle; None where it has none, or nobody knows.
+
+    Ray's head is asked, so this also answers for an actor that hangs.
+    """
+    with suppress(ImportError, AttributeError, KeyError):
+        state: Any = import_module("ray._private.state")
+        told = state.actors(actor._actor_id.hex())
+        if told["State"] == "ALIVE":
+            return ActorProcess(node_id=told["Address"]["NodeID"], pid=told["Pid"])
+    return None
 
 
 def turn_tokens_on() -> None:

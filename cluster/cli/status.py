@@ -1,6 +1,7 @@
 """``raylog status``: the broker on one screen."""
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -22,7 +23,7 @@ from raylog.cluster.cli.common import (
 if TYPE_CHECKING:
     from raylog.actors.messages import LogDirStatus, PartitionStatus
     from raylog.cluster.broker import Broker
-    from raylog.cluster.health.facts import Facts
+    from raylog.cluster.health.facts import Facts, SilentPartition
 
 COLUMNS = (
     "partition",
@@ -58,7 +59,9 @@ def status(
         for name, value in _overview(broker, facts):
             typer.echo(f"{typer.style(f'{name:<12}', bold=True)}{value}")
         typer.echo()
-    show(COLUMNS, [_row(partition) for partition in partitions])
+    silent = [_silent_row(partition) for partition in facts.without_answer()]
+    rows = [_row(partition) for partition in partitions] + silent
+    show(COLUMNS, sorted(rows, key=_by_topic_and_number))
     tell(findings(facts))
 
 
@@ -127,12 +130,14 @@ def _document(
         "partitions_wanted": len(list(facts.described())),
         "recovering": facts.recovering,
         "partitions": partitions,
+        "silent_partitions": sorted(facts.without_answer(), key=_by_topic_and_number),
         "findings": findings(facts),
     }
 
 
-def _by_topic_and_number(partition: "PartitionStatus") -> tuple[str, int]:
-    topic, _, number = partition.partition.rpartition("-")
+def _by_topic_and_number(row: Sequence[object]) -> tuple[str, int]:
+    """The place of a row that begins with the partition's name."""
+    topic, _, number = str(row[0]).rpartition("-")
     return topic, int(number)
 
 
@@ -148,3 +153,10 @@ def _row(partition: "PartitionStatus") -> tuple[object, ...]:
         partition.pid,
         partition.folder + (" OFFLINE" if partition.is_offline else ""),
     )
+
+
+def _silent_row(silent: "SilentPartition") -> tuple[object, ...]:
+    """What is known of a partition without its LogActor."""
+    offsets_to_epoch = (None,) * 6
+    folder = f"{silent.folder} " if silent.folder else ""
+    return (silent.partition, *offsets_to_epoch, silent.pid, f"{folder}DOES NOT ANSWER")

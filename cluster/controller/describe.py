@@ -444,7 +444,7 @@ def why_not_obeying(
 
 def _silent(key: str, seen: Observed, now_ms: int) -> str:
     silent_s = (now_ms - seen.heard_ms) // 1000
-    return f"the LogManager of node {key} {SILENT} {silent_s} s"
+    return f"the LogManager of node {short_key(key)} {SILENT} {silent_s} s"
 
 
 def has_settled(snapshot: Snapshot, problems: Collection[str] = ()) -> bool:

@@ -26,7 +26,7 @@ class Homes:
         for key, seen in sorted(observed.items()):
             why = _why_unwanted(desired, key) or _why_none(desired, seen, now_ms)
             if seen.report is None or why:
-                self.problems.append(f"node {key}: {why}")
+                self.problems.append(f"node {short_key(key)}: {why}")
                 continue
             self.counts[key] = len(desired.logs_at(key))
             self.room[key] = _room(desired, seen.report)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from raylog.actors.messages import (
+    ActorProcess,
     CompactionStatus,
     LogDirStatus,
     PartitionStatus,
@@ -13,6 +14,7 @@ from raylog.actors.messages import (
 )
 from raylog.cluster.controller.describe import PartitionDescription, TopicDescription
 from raylog.cluster.controller.node_states import NodeDescription
+from raylog.cluster.controller.spread import short_key
 
 ERROR, WARNING, INFO = "error", "warning", "info"
 # Partitions that one finding names at most.
@@ -33,11 +35,25 @@ class Finding(NamedTuple):
     todo: str
 
 
+class SilentPartition(NamedTuple):
+    """A partition that ought to serve, and does not answer; what is known of its process.
+
+    ``node``: as users see it; None where nobody knows, as with ``pid`` and ``folder``.
+    """
+
+    partition: str
+    why: str
+    node: str | None
+    pid: int | None
+    folder: str | None
+
+
 @dataclass(frozen=True)
 class Facts:
     """The state of a broker.
 
-    ``silent_...``: who did not answer in time -> why, if it is known.
+    ``silent_...``: who did not answer in time -> why, if it is known. ``processes``: of silent
+    partitions, as far as Ray knows them.
     """
 
     cluster_id: str = ""
@@ -52,6 +68,7 @@ class Facts:
     topics: Sequence[TopicDescription] = ()
     partitions: Sequence[PartitionStatus] = ()
     silent_partitions: Mapping[str, str] = field(default_factory=dict)
+    processes: Mapping[str, ActorProcess] = field(default_factory=dict)
     compaction: Sequence[CompactionStatus] = ()
     retention: Sequence[RetentionStatus] = ()
     recovering: Sequence[Recovering] = ()
@@ -68,6 +85,34 @@ class Facts:
         for topic in self.topics:
             for partition in topic.partitions:
                 yield f"{topic.name}-{partition.partition}", partition
+
+    def node_name(self, node_id: str) -> str:
+        """A node as users see it. ``node_id``: Ray's id of it, or its key."""
+        keys = {node.node_id: node.node for node in self.node_list}
+        return short_key(keys.get(node_id, node_id))
+
+    def without_answer(self) -> list[SilentPartition]:
+        """Partitions that do not answer, though nothing else says why they do not serve."""
+        described = dict(self.described())
+        answered = {status.partition for status in self.partitions}
+        gone = {name: "its process is gone" for name in described if name not in answered}
+        recovering = {entry.partition for entry in self.recovering}
+        silent: list[SilentPartition] = []
+        for name, why in {**gone, **self.silent_partitions}.items():
+            known, process = described.get(name), self.processes.get(name)
+            if name in recovering or (known is not None and known.problem is not None):
+                continue
+            node_id = process.node_id if process is not None else known and known.node_id
+            silent.append(
+                SilentPartition(
+                    partition=name,
+                    why=why,
+                    node=None if node_id is None else self.node_name(node_id),
+                    pid=None if process is None else process.pid,
+                    folder=None if known is None else known.folder,
+                )
+            )
+        return silent
 
 
 def named(names: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ same problem make one finding: a failed disk with a thousand partitions is one p
 
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from raylog.actors.messages import LogDirStatus
 from raylog.cluster.controller.describe import (
@@ -129,7 +129,7 @@ def _shared_dirs(facts: Facts) -> Iterator[Finding]:
             continue
         yield Finding(
             severity=INFO,
-            subject=f"log dir {log_dir.path} of node {log_dir.node_id[:8]}",
+            subject=f"log dir {log_dir.path} of node {facts.node_name(log_dir.node_id)}",
             what=(
                 "other users of that machine have permissions on it, so they may be able to read "
                 "records. What raylog makes in it is its own user's alone; what was there before "
@@ -214,7 +214,7 @@ def _metadata(facts: Facts) -> Iterator[Finding]:
             continue
         yield Finding(
             severity=WARNING,
-            subject=f"upkeep of node {subject.removeprefix(UPKEEP_OF)[:8]}",
+            subject=f"upkeep of node {facts.node_name(subject.removeprefix(UPKEEP_OF))}",
             what=f"{problem}. What it would compact or remove on this node stays",
             todo=(
                 "wait: its LogManager starts them again. If this finding stays, read the "
@@ -249,7 +249,7 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
         if SILENT in problem:
             yield Finding(
                 severity=ERROR,
-                subject=f"node {node_id[:8]}",
+                subject=f"node {facts.node_name(node_id)}",
                 what=(
                     f"{problem}. Its partitions continue to serve. It gets no new partitions, and "
                     "retention and compaction stand still on it"
@@ -262,21 +262,21 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
         elif problem == MANAGER_ENDS:
             yield Finding(
                 severity=WARNING,
-                subject=f"node {node_id[:8]}",
+                subject=f"node {facts.node_name(node_id)}",
                 what=f"{problem}. Its partitions cannot be used until then",
                 todo="wait; `raylog node list` says for what",
             )
         elif problem in (MANAGER_STARTS, MANAGER_LEARNS):
             yield Finding(
                 severity=WARNING,
-                subject=f"node {node_id[:8]}",
+                subject=f"node {facts.node_name(node_id)}",
                 what=f"{problem}. Partitions that it serves continue to serve",
                 todo="wait: this takes seconds. If this finding stays, read its LogManager's log",
             )
         else:
             yield Finding(
                 severity=WARNING,
-                subject=f"node {node_id[:8]}",
+                subject=f"node {facts.node_name(node_id)}",
                 what=f"the node takes no part in the broker: {problem}",
                 todo=_take_part(problem),
             )
@@ -285,7 +285,7 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
             continue
         yield Finding(
             severity=ERROR,
-            subject=f"node {node_id[:8]}",
+            subject=f"node {facts.node_name(node_id)}",
             what=(
                 f"its LogManager does not answer: {why}. Its partitions continue to serve, but no "
                 "partition is opened, no checkpoint is written, and retention and compaction stand "
@@ -338,7 +338,7 @@ def _suspect_dir(log_dir: LogDirStatus, subject: str) -> Finding:
 
 def _log_dirs(facts: Facts) -> Iterator[Finding]:
     for log_dir in facts.log_dirs:
-        subject = f"log dir {log_dir.path} of node {log_dir.node_id[:8]}"
+        subject = f"log dir {log_dir.path} of node {facts.node_name(log_dir.node_id)}"
         if not log_dir.is_online:
             yield Finding(
                 severity=ERROR,
@@ -368,9 +368,9 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
                 todo="wait: logs that were not closed in order are read and checked first",
             )
         for name in log_dir.damaged_files:
-            yield _damaged_file(log_dir, name)
+            yield _damaged_file(log_dir, name, subject)
         if log_dir.strays:
-            yield _strays(log_dir)
+            yield _strays(log_dir, subject)
 
 
 _MAKE_ROOM = (
@@ -380,21 +380,21 @@ _MAKE_ROOM = (
 )
 
 
-def _damaged_file(log_dir: LogDirStatus, name: str) -> Finding:
+def _damaged_file(log_dir: LogDirStatus, name: str, subject: str) -> Finding:
     path = f"{log_dir.path}/{name}{CORRUPT_SUFFIX}"
     severity, means, todo = DAMAGES[name]
     return Finding(
         severity=severity,
-        subject=f"log dir {log_dir.path} of node {log_dir.node_id[:8]}",
+        subject=subject,
         what=f"{name} was damaged, and is kept as {path}: {means}",
         todo=f"{todo} Check the disk (dmesg on that machine). Then remove {path}",
     )
 
 
-def _strays(log_dir: LogDirStatus) -> Finding:
+def _strays(log_dir: LogDirStatus, subject: str) -> Finding:
     return Finding(
         severity=WARNING,
-        subject=f"log dir {log_dir.path} of node {log_dir.node_id[:8]}",
+        subject=subject,
         what=(
             f"folders that belong to no partition of the broker: {named(log_dir.strays)}. They "
             "were set aside, or are copies that `raylog log repair` made; they take room, and "
@@ -444,22 +444,13 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
             what=f"away: {reason}",
             todo=f"{todo}. Until then clients wait, and fail when their timeouts end",
         )
-    answered = {status.partition for status in facts.partitions}
-    gone = {
-        name: "its process is gone"
-        for name, _ in facts.described()
-        if name not in answered and name not in facts.silent_partitions
-    }
-    silent = {
-        name: (why,)
-        for name, why in {**facts.silent_partitions, **gone}.items()
-        if name not in away and name not in recovering
-    }
-    for (reason,), names in _grouped(silent):
+    silent = {one.partition: one for one in facts.without_answer()}
+    places = {name: (one.why, one.node or "") for name, one in silent.items()}
+    for (reason, node), names in _grouped(places):
         yield Finding(
             severity=ERROR,
             subject=named(names),
-            what=f"no answer: {reason}",
+            what=f"no answer: {reason}{_processes(node, [silent[name].pid for name in names])}",
             todo=(
                 "wait: Ray restarts a process that died within seconds, and the process recovers "
                 "its log first. If this finding stays, check whether the disk hangs (dmesg on that "
@@ -484,6 +475,18 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _processes(node: str, pids: Sequence[int | None]) -> str:
+    """Where the processes are that do not answer; empty where nobody knows.
+
+    ``pids``: in the order of their partitions.
+    """
+    if not node:
+        return ""
+    if all(pid is None for pid in pids):
+        return f" (node {node})"
+    return f" (node {node}, pid {named('not known' if pid is None else str(pid) for pid in pids)})"
+
+
 def _grouped(
     reasons: Mapping[str, tuple[str, ...]],
 ) -> Iterator[tuple[tuple[str, ...], list[str]]]:
@@ -506,7 +509,7 @@ def _upkeep(facts: Facts) -> Iterator[Finding]:
         kind, _, node_id = name.partition(":")
         yield Finding(
             severity=WARNING,
-            subject=f"{kind.lower()} of node {node_id[:8]}",
+            subject=f"{kind.lower()} of node {facts.node_name(node_id)}",
             what=f"its actor does not answer: {why}. Old segments stay until it works again",
             todo="wait: Ray restarts the actor. If this finding stays, read the broker's logs",
         )

@@ -5,12 +5,14 @@ one that is stuck must not hide the others.
 """
 
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from raylog.actors.messages import ActorProcess
 from raylog.actors.runtime.calls import Call, gather
 from raylog.actors.runtime.handles import find, running
 from raylog.actors.runtime.names import COMPACTION, CONTROLLER, LOG, LOG_MANAGER, RETENTION
+from raylog.actors.runtime.ray_private import process_of
 from raylog.actors.runtime.stubs import (
     CompactionActorStub,
     LogActorStub,
@@ -48,6 +50,7 @@ def gather_facts(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
         controller = ControllerStub(handles[CONTROLLER])
         names = answers[CONTROLLER, "list_topics"]
         topics, _ = _answers({name: controller.describe_topic(name) for name in names}, timeout_s)
+    silent_partitions = _of_kind(LOG, silent)
     settings = {entry.name: entry.value for entry in answers.get((CONTROLLER, "broker_config"), ())}
     return Facts(
         cluster_id=answers.get((CONTROLLER, "cluster_id"), ""),
@@ -61,7 +64,8 @@ def gather_facts(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
         ),
         silent_nodes=_of_kind(LOG_MANAGER, silent),
         partitions=list(_of_kind(LOG, answers).values()),
-        silent_partitions=_of_kind(LOG, silent),
+        silent_partitions=silent_partitions,
+        processes=_processes(handles, silent_partitions),
         recovering=_joined(answers, LOG_MANAGER, "recoveries"),
         compaction=_joined(answers, COMPACTION, "status"),
         retention=[
@@ -116,6 +120,12 @@ def _of_kind(prefix: str, answers: Mapping[Question, Any]) -> dict[str, Any]:
         for (name, _), answer in answers.items()
         if name.startswith(prefix)
     }
+
+
+def _processes(handles: Mapping[str, Any], partitions: Iterable[str]) -> dict[str, ActorProcess]:
+    """Where the LogActors of these partitions are, as far as Ray knows."""
+    processes = {partition: process_of(handles[LOG + partition]) for partition in partitions}
+    return {partition: process for partition, process in processes.items() if process is not None}
 
 
 def _joined(answers: Mapping[Question, Any], prefix: str, method: str) -> list[Any]:

@@ -182,8 +182,11 @@ def test_health_tells_within_seconds_of_a_partition_whose_process_is_stuck(raylo
         severity, subject, what, _todo = found.stdout.rstrip("\n").split("\t")
         assert (severity, subject) == ("error", "stuck-0")
         assert "no answer" in what
+        assert what.endswith(f", pid {pid})")
         shown = raylog("status")
-        assert "stuck-0" not in shown.stdout
+        (row,) = (row.split("\t") for row in shown.lines() if row.startswith("stuck-0"))
+        assert row[7] == str(pid)
+        assert row[8].endswith("stuck-0 DOES NOT ANSWER")
         assert "error: stuck-0: no answer" in shown.stderr
     finally:
         os.kill(pid, signal.SIGCONT)

@@ -79,7 +79,7 @@ class ProducerConfig:
     compression_gzip_level: int | None = None
     compression_lz4_level: int | None = None
     compression_zstd_level: int | None = None
-    delivery_timeout_ms: int = 120_000  # from send to giving up
+    delivery_timeout_ms: int = 120_000  # from send of a batch's first record to giving up
     enable_idempotence: bool = True
     key_serializer: Serializer | None = None
     linger_ms: int = 5

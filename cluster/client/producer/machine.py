@@ -261,6 +261,11 @@ class PartitionMachine:
     # -- what is not written -----------------------------------------------------------------------
 
     def _deadline(self, batch: Batch) -> float:
+        """When a batch is given up: its records share the time of its first one.
+
+        So does Kafka's (``ProducerBatch.hasReachedDeliveryTimeout``). In an outage a batch takes
+        records until it is full, and its last ones may be given up soon after their ``send``.
+        """
         return batch.created_at + self._times.delivery_timeout_s
 
     def _give_up_in_time(self, now: float, todo: list[Instruction]) -> None:

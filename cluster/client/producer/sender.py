@@ -55,6 +55,7 @@ from raylog.cluster.client.producer.machine import (
     backoff_s,
 )
 from raylog.cluster.client.producer.timers import Timers
+from raylog.cluster.client.producer.waits import Waits
 from raylog.storage.errors import InvalidRecord, RaylogError, RecordTooLarge
 from raylog.storage.records import kernel
 
@@ -161,6 +162,7 @@ class Sender:
         self._refresh_at = clock() + config.metadata_max_age_ms / 1000
         # as it stands in what is logged
         self.name = f"producer {config.client_id}" if config.client_id else "a producer"
+        self._waits = Waits(self.name, self.times.delivery_timeout_s)
         thread = f"raylog-producer-{config.client_id}" if config.client_id else "raylog-producer"
         self.thread = threading.Thread(target=self._run, name=thread, daemon=True)
         self._ending_thread: threading.Thread | None = None  # it tells users what close() failed
@@ -497,7 +499,7 @@ class Sender:
         if error is None:
             event = partial(sending.machine.acknowledge, send.batch, send.attempt, done.result())
         else:
-            self._note(sending, error, is_first=send.attempt == 1)
+            self._note(sending, send, error)
             wait_s = backoff_s(
                 send.attempt,
                 self._config.retry_backoff_ms,
@@ -509,10 +511,11 @@ class Sender:
         self._tell(sending, event)
         self._advance(sending)
 
-    def _note(self, sending: SendingPartition, error: BaseException, *, is_first: bool) -> None:
-        """What an error tells beyond its batch; ``is_first``: of the batch's attempts."""
+    def _note(self, sending: SendingPartition, send: Send, error: BaseException) -> None:
+        """What an error tells beyond its batch."""
         code = error.code if isinstance(error, RaylogError) else None
-        if code is None and is_first:
+        self._waits.refused(sending.name, error, send.batch.created_at, self.clock())
+        if code is None and send.attempt == 1:
             logger.warning(
                 "%s: %s: an error that nobody expected; the batch is sent again until "
                 "delivery.timeout.ms: %r",

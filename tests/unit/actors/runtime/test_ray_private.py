@@ -3,15 +3,17 @@
 import inspect
 import re
 import sys
+from collections.abc import Mapping
 from importlib import import_module
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import ray
-from ray._private import services, worker
+from ray._private import services, state, worker
 
 from raylog.actors.errors import RayNotFound
+from raylog.actors.messages import ActorProcess
 from raylog.actors.runtime import clusters, ray_private
 from tests.harness.paths import ROOT
 
@@ -49,6 +51,28 @@ def test_ray_gives_a_driver_its_messages_by_a_function(monkeypatch: pytest.Monke
     assert messages == ["it died"]
 
 
+@pytest.mark.parametrize(
+    ("told", "process"),
+    [
+        ({"State": "ALIVE", "Pid": 7, "Address": {"NodeID": "n"}}, ActorProcess("n", 7)),
+        ({"State": "RESTARTING", "Pid": 7, "Address": {"NodeID": "n"}}, None),
+        ({}, None),
+        ({"State": "ALIVE", "ProcessId": 7}, None),
+    ],
+)
+def test_ray_tells_the_process_of_an_actor_that_lives(
+    monkeypatch: pytest.MonkeyPatch,
+    told: Mapping[str, Any],
+    process: ActorProcess | None,
+) -> None:
+    assert parameters(state.actors)[0] == "actor_id"
+    actor_id = ray.ActorID.from_random()
+    answers = {actor_id.hex(): told}
+    monkeypatch.setattr(state, "actors", answers.__getitem__)
+    assert isinstance(ray.actor.ActorHandle._actor_id, property)
+    assert ray_private.process_of(SimpleNamespace(_actor_id=actor_id)) == process
+
+
 def test_nothing_else_of_ray_is_private() -> None:
     users = [
         str(path.relative_to(ROOT))
@@ -66,7 +90,7 @@ def test_nothing_else_of_ray_is_private() -> None:
 @pytest.fixture
 def another_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Ray whose private modules are others."""
-    for module in ("ray._private.services", "ray._raylet"):
+    for module in ("ray._private.services", "ray._private.state", "ray._raylet"):
         monkeypatch.setitem(sys.modules, module, ModuleType(module))
     monkeypatch.setattr(ray, "__version__", "9.9.9")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
@@ -83,3 +107,4 @@ def test_with_an_address_nothing_of_it_is_needed() -> None:
     with pytest.raises(RayNotFound, match=r"127\.0\.0\.1:1"):
         clusters.join_ray("127.0.0.1:1")
     assert ray_private.latest_address() is None
+    assert ray_private.process_of(SimpleNamespace(_actor_id=ray.ActorID.from_random())) is None

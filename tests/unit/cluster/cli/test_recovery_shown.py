@@ -1,13 +1,11 @@
-"""What ``raylog status`` and ``raylog health`` show of recoveries; without a broker."""
+"""What ``raylog status`` and ``raylog health`` show of recoveries and hangs; without a broker."""
 
 import json
 from types import SimpleNamespace
 
 import pytest
 
-from raylog.actors.messages import (
-    Recovering,
-)
+from raylog.actors.messages import ActorProcess, Recovering
 from raylog.cluster.cli import health, status
 from raylog.cluster.cli.health import folded
 from raylog.cluster.cli.status import _overview
@@ -68,6 +66,46 @@ def test_what_was_only_rebuilt_is_information_and_no_problem() -> None:
     assert [note["severity"] for note in document["notes"]] == ["info"]
     assert run_here("health", "--errors-only").lines() == []
     assert run_here("status").stderr == ""
+
+
+HANGS = Facts(
+    topics=[
+        TopicDescription(
+            "t",
+            "id",
+            {},
+            (
+                PartitionDescription(0, "dir-a", "node-1", "/disk/t-0", None),
+                PartitionDescription(1, "dir-a", "node-1", "/disk/t-1", None),
+                PartitionDescription(2, "dir-a", None, "/disk/t-2", BEING_OPENED),
+            ),
+        )
+    ],
+    partitions=[serving_status(partition="t-1", folder="/disk/t-1")],
+    silent_partitions={"t-0": "no answer within 3 s", "t-2": "it is being opened"},
+    processes={"t-0": ActorProcess("node-1", 4711)},
+)
+
+
+@pytest.mark.usefixtures("facts")
+@pytest.mark.parametrize("facts", [HANGS], indirect=True)
+def test_a_partition_that_does_not_answer_has_its_row_with_what_is_known() -> None:
+    shown = run_here("status")
+    lines = [line.split("\t") for line in shown.lines()[1:]]
+    assert [line[0] for line in lines] == ["t-0", "t-1"]
+    assert lines[0][1:] == [*["-"] * 6, "4711", "/disk/t-0 DOES NOT ANSWER"]
+    assert "t-0: no answer: no answer within 3 s (node node-1, pid 4711)" in shown.stderr
+    document = json.loads(run_here("status", "--format", "json").stdout)
+    assert [one["partition"] for one in document["partitions"]] == ["t-1"]
+    assert document["silent_partitions"] == [
+        {
+            "partition": "t-0",
+            "why": "no answer within 3 s",
+            "node": "node-1",
+            "pid": 4711,
+            "folder": "/disk/t-0",
+        }
+    ]
 
 
 def test_a_command_stays_in_one_line_so_that_it_can_be_copied() -> None:

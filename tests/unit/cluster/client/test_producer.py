@@ -8,6 +8,7 @@ import asyncio
 import concurrent.futures
 import gc
 import itertools
+import re
 import subprocess
 import sys
 import threading
@@ -39,6 +40,7 @@ from raylog.cluster.client.columns import to_table
 from raylog.cluster.client.producer import Producer, SentRecord
 from raylog.cluster.client.producer.failures import MOST_FAILURES
 from raylog.cluster.client.producer.sender import Sender
+from raylog.cluster.client.producer.waits import Waits
 from raylog.storage.errors import InvalidRecord, InvalidTopic, OutOfOrderSequence, RecordTooLarge
 from raylog.storage.records import _kernel_py, kernel
 from raylog.storage.records.batch import read_header
@@ -822,6 +824,28 @@ def test_rows_behind_a_call_that_hangs_are_not_lost_with_it(lab: Lab) -> None:
     assert behind.result(0).offset == 0
 
 
+def test_the_records_of_a_batch_share_the_time_of_its_first_one(lab: Lab) -> None:
+    lab.connection.create("t", 1)
+    lab.connection.faults += ["hangs"]
+    producer = lab.producer()
+    hung = producer.send("t", b"hung")
+    lab.advance(1)
+    first = producer.send("t", b"first of the next batch")
+    lab.advance(TIMEOUT_S - 2)
+    lab.connection.faults += ["no actor"] * 1000
+    young = producer.send("t", b"young")
+    lab.advance(1)
+    assert isinstance(cause_of(hung), RequestTimedOut)
+    assert not first.done()
+    lab.advance(1)
+    assert first.done()
+    assert young.done(), "two seconds after its send, as Kafka's producer does"
+    next_batch = producer.send("t", b"next")
+    lab.connection.faults.clear()
+    lab.run()
+    assert next_batch.result(0).offset == 0
+
+
 def test_what_kept_it_from_being_written_is_the_last_thing_that_happened(lab: Lab) -> None:
     lab.connection.faults.extend(["no actor"] * 1000)
     refused = lab.producer().send("t", b"x", partition=0)
@@ -852,6 +876,47 @@ def test_an_error_without_a_name_is_told_and_the_batch_is_sent_again(
     assert lab.connection.values() == [b"0", b"1", b"2"]
     assert caplog.text.count("the object store is full") == 1
     assert "producer gate: t-0" in caplog.text
+
+
+def test_records_that_wait_are_told_once_and_why_and_are_sent_on(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.connection.create("t", 2)
+    lab.connection.faults += ["no actor"] * 1000
+    producer = lab.producer(retry_backoff_ms=1000, client_id="gate")
+    sent = [producer.send("t", b"x", partition=number) for number in (0, 1)]
+    for _ in range(4):
+        lab.advance(1.0)
+    assert caplog.text == "", "a partition that restarts is back by then"
+    for _ in range(50):
+        lab.advance(1.0)
+    (told,) = caplog.messages
+    assert re.match(r"producer gate: t-[01]: records have waited for \d+ s, ", told)
+    assert "delivery.timeout.ms (60 s)" in told
+    assert "gone" in told
+    lab.connection.faults.clear()
+    for _ in range(3):
+        lab.advance(1.0)
+    assert [one.result(0).offset for one in sent] == [0, 0]
+
+
+def test_an_outage_that_follows_is_told_again(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    producer = lab.producer(retry_backoff_ms=1000)
+    for _ in range(2):
+        lab.connection.faults += ["no actor"] * 1000
+        producer.send("t", b"x", partition=0)
+        for _ in range(int(TIMEOUT_S) + 1):
+            lab.advance(1.0)
+    assert len(caplog.messages) == 2
+
+
+def test_what_is_refused_for_good_is_not_told_as_waiting(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    waits = Waits("a producer", TIMEOUT_S)
+    waits.refused("t-0", InvalidRecord("too old"), created_at=0.0, now=10.0)
+    waits.refused("t-0", NotLeader("t-0", "gone"), created_at=0.0, now=TIMEOUT_S)
+    assert caplog.text == ""
 
 
 def test_an_error_without_a_name_that_lasts_is_the_cause_in_the_end(lab: Lab) -> None:

@@ -42,7 +42,7 @@ from raylog.cluster.controller.records import (
     TopicRecord,
     TopicRemovedRecord,
 )
-from raylog.cluster.controller.spread import MIN_USABLE_BYTES
+from raylog.cluster.controller.spread import MIN_USABLE_BYTES, Homes
 from raylog.storage.errors import (
     InvalidConfig,
     InvalidPartitions,
@@ -164,6 +164,11 @@ def test_where_no_node_can_have_it_each_nodes_reason_is_told() -> None:
     given.nodes = []
     with pytest.raises(NoLogDirs):
         given.homes(1)
+
+
+def test_a_node_without_a_label_is_told_by_the_beginning_of_its_id() -> None:
+    homes = Homes(Desired(), {"0123456789abcd" * 4: Observed(heard_ms=0)}, now_ms=0)
+    assert homes.problems == ["node 01234567: its LogManager has not reported yet"]
 
 
 def test_a_node_gets_no_new_partition_while_its_log_dirs_take_no_orders() -> None:

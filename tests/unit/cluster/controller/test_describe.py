@@ -250,6 +250,15 @@ def test_a_node_that_fell_silent_is_told_as_that_though_a_call_failed_too() -> N
     assert describe_nodes(never, problems, {}) == {"a": "it died"}
 
 
+def test_a_silent_node_without_a_label_is_named_by_the_beginning_of_its_id() -> None:
+    key = "0123456789abcd" * 4
+    silent = Snapshot(
+        desired=Desired(), observed={key: Observed(heard_ms=0)}, now_ms=SUSPECT_MS + 1
+    )
+    (told,) = describe_nodes(silent, {}, {}).values()
+    assert told == "the LogManager of node 01234567 has not reported for 10 s"
+
+
 def test_a_partition_in_a_log_dir_without_identity_does_not_wait_for_its_node() -> None:
     view = snapshot(desired(ONLINE), report(directory_id=None))
     (partition,) = described(view).partitions

@@ -8,6 +8,7 @@ import pytest
 
 from raylog.actors.errors import LabelShared
 from raylog.actors.messages import (
+    ActorProcess,
     CompactionStatus,
     LogDirStatus,
     PartitionOffsets,
@@ -16,10 +17,13 @@ from raylog.actors.messages import (
 )
 from raylog.cluster.controller.describe import (
     BEING_OPENED,
+    MANAGER_ENDS,
     MANAGER_LEARNS,
     MANAGER_STARTS,
     NODE_STOPPED,
     ONLINE_AGAIN,
+    SILENT,
+    UPKEEP_OF,
     PartitionDescription,
     TopicDescription,
 )
@@ -90,6 +94,35 @@ def test_one_that_does_not_answer_is_an_error() -> None:
     finding = only(facts(None, None, silent={"t-1": "not within 3 s"}))
     assert (finding.severity, finding.subject) == (ERROR, "t-1")
     assert "not within 3 s" in finding.what
+
+
+def test_one_that_does_not_answer_is_named_with_its_node_and_its_process() -> None:
+    silent = facts(*[None] * 3, silent=dict.fromkeys(("t-0", "t-1", "t-2"), "not within 3 s"))
+    labelled = [node("online")._replace(node_id="node-1")]
+    known = replace(
+        silent,
+        node_list=labelled,
+        processes={"t-0": ActorProcess("node-1", 7), "t-1": ActorProcess("node-1", 8)},
+    )
+    finding = only(known)
+    assert finding.subject == "t-0, t-1, t-2"
+    assert finding.what == "no answer: not within 3 s (node disk-1, pid 7, 8, not known)"
+    assert only(replace(known, processes={})).what.endswith("(node disk-1)"), "by the Controller"
+
+
+def test_the_node_of_a_process_is_named_where_the_controller_does_not_answer() -> None:
+    key = "0123456789" + "a" * 46
+    found = findings(
+        Facts(
+            controller_problem="not within 3 s",
+            silent_partitions={"t-0": "not within 3 s", "t-1": "not within 3 s"},
+            processes={"t-0": ActorProcess(key, 7)},
+        )
+    )
+    assert [finding.what for finding in found[1:]] == [
+        "no answer: not within 3 s (node 01234567, pid 7)",
+        "no answer: not within 3 s",
+    ]
 
 
 def test_one_without_a_process_is_an_error_though_the_controller_has_not_seen_it() -> None:
@@ -333,3 +366,36 @@ def test_a_drained_node_is_a_note_with_what_ends_it() -> None:
     assert findings(drained) == []
     (note,) = notes(drained)
     assert "`raylog node drain --undo disk-1`" in note.todo
+
+
+# -- how nodes are named ---------------------------------------------------------------------------
+
+LABEL, RAYS_ID = "rack-12-disks", "d" * 56
+OF_LABELLED = {
+    "a node that takes no part": Facts(nodes={RAYS_ID: "its log dirs are locked"}),
+    "one that is silent": Facts(nodes={RAYS_ID: f"the LogManager of node x {SILENT} 30 s"}),
+    "one that starts": Facts(nodes={RAYS_ID: MANAGER_STARTS}),
+    "one that ends": Facts(nodes={RAYS_ID: MANAGER_ENDS}),
+    "its LogManager": Facts(silent_nodes={LABEL: "not within 3 s"}),
+    "its upkeep": Facts(silent_upkeep={f"Retention:{LABEL}": "not within 3 s"}),
+    "missing upkeep": Facts(problems={UPKEEP_OF + RAYS_ID: "none has run for 40 s"}),
+    "a log dir": Facts(log_dirs=[LogDirStatus.offline(RAYS_ID, "/disk", "id", "EIO")]),
+    "a checkpoint": Facts(
+        log_dirs=[log_dir()._replace(node_id=RAYS_ID, damaged_files=CHECKPOINTS[:1])]
+    ),
+    "a stray": Facts(log_dirs=[log_dir()._replace(node_id=RAYS_ID, strays=("t-0.x-stray",))]),
+}
+
+
+@pytest.mark.parametrize("what", OF_LABELLED)
+def test_a_node_with_a_label_is_named_by_it(what: str) -> None:
+    labelled = NodeDescription(node=LABEL, node_id=RAYS_ID, state="online")
+    finding = only(replace(OF_LABELLED[what], node_list=[labelled]))
+    assert finding.subject.endswith(f"node {LABEL}")
+
+
+def test_a_log_dir_that_others_may_look_into_is_noted_with_the_label_of_its_node() -> None:
+    shared = log_dir()._replace(node_id=RAYS_ID, is_private=False)
+    labelled = NodeDescription(node=LABEL, node_id=RAYS_ID, state="online")
+    (note,) = notes(Facts(log_dirs=[shared], node_list=[labelled]))
+    assert note.subject == f"log dir /disk of node {LABEL}"

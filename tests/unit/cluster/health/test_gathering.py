@@ -8,7 +8,7 @@ import pytest
 from ray.exceptions import ActorDiedError, RayTaskError
 
 from raylog.actors.errors import NotLeader, RequestTimedOut
-from raylog.actors.messages import LogDirStatus
+from raylog.actors.messages import ActorProcess, LogDirStatus
 from raylog.cluster.controller.describe import TopicDescription, merged_log_dirs
 from raylog.cluster.health import gathering as module
 from raylog.cluster.health.gathering import gather_facts
@@ -54,6 +54,8 @@ class Actors:
         self.ends: dict[tuple[str, str], Future[Any]] = {}
         patch.setattr(module, "running", lambda _: sorted(self.names))
         patch.setattr(module, "find", self._find)
+        patch.setattr(module, "process_of", lambda handle: handle.process)
+        self.processes: dict[str, ActorProcess] = {}
 
     def _find(self, name: str, _: str) -> Any:
         if name == "somebody else's":
@@ -62,7 +64,7 @@ class Actors:
             method: self._method(name, method, answer)
             for method, answer in ANSWERS.get(name, {}).items()
         }
-        return SimpleNamespace(**methods)
+        return SimpleNamespace(process=self.processes.get(name), **methods)
 
     def _method(self, name: str, method: str, answer: Any) -> Any:
         end = self.ends.get((name, method)) or future_of(answer)
@@ -105,6 +107,16 @@ def test_those_that_do_not_answer_in_time_are_named_and_cost_the_time_once(actor
     assert facts.log_dirs == [DIR_A1, DIR_A2, DIR_B], "of b as the Controller knows it"
     assert facts.partitions == ["status of t-0"]
     assert actors.timeline.now_s == 3
+
+
+def test_the_process_of_a_partition_that_does_not_answer_is_found_where_ray_knows_it(
+    actors: Actors,
+) -> None:
+    actors.processes = {"Log:t-0": ActorProcess("node-1", 7), "Log:t-1": ActorProcess("node-1", 8)}
+    actors.hang(("Log:t-1", "status"))
+    assert gather_facts("test").processes == {"t-1": ActorProcess("node-1", 8)}
+    actors.processes = {}
+    assert gather_facts("test").processes == {}
 
 
 def test_what_is_recorded_of_a_log_dir_counts_and_what_its_log_manager_knows_is_kept() -> None:
