@@ -16,7 +16,7 @@ from raylog.actors.partition.opening import ProgressTeller, asides_in, log_mende
 from raylog.actors.partition.partition import Partition
 from raylog.actors.partition.spec import LogSpec
 from raylog.storage.clock import SystemClock
-from raylog.storage.errors import CorruptCheckpoint
+from raylog.storage.errors import CorruptCheckpoint, FileGone, LogMissing
 from raylog.storage.files import Lock, RealFileSystem
 from raylog.storage.loader import open_log
 from raylog.storage.names import TopicPartition
@@ -47,7 +47,7 @@ def open_partition(
 
     Raises LogLocked, and what keeps the log from being opened; the folder is not locked then.
     """
-    lock = lock_patiently(lambda: RealFileSystem().lock_dir(spec.folder))
+    lock = _lock(spec.folder)
     teller = ProgressTeller(spec.partition, SystemClock(), tell)
     try:
         partition, report = _open_log(spec, teller, is_restart=is_restart)
@@ -58,6 +58,13 @@ def open_partition(
         if teller.has_told:
             tell(None)
     return OpenedLog(partition, report, lock)
+
+
+def _lock(folder: str) -> Lock:
+    try:
+        return lock_patiently(lambda: RealFileSystem().lock_dir(folder))
+    except FileGone as error:
+        raise LogMissing(folder, "the partition's folder does not exist") from error
 
 
 def _open_log(

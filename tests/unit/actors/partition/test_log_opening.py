@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from raylog.actors.partition.log_opening import checkpointed_offsets
+from raylog.actors.partition.log_opening import checkpointed_offsets, open_partition
 from raylog.actors.partition.spec import LogSpec
+from raylog.storage.errors import LogMissing
 from raylog.storage.files import RealFileSystem
 from raylog.storage.state.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, write_offsets
 from raylog.storage.testing.logs import PARTITION
@@ -41,3 +42,10 @@ def test_of_a_damaged_checkpoint_of_log_starts_the_whole_lines_are_used(
     for name in (LOG_START_OFFSETS, RECOVERY_POINTS):
         (tmp_path / name).write_text(f"0\n9\n{PARTITION.topic} {PARTITION.partition} 40\n")
     assert checkpointed_offsets(spec, is_restart=True) == (0, 40)
+
+
+@pytest.mark.parametrize("is_restart", [False, True])
+def test_a_folder_that_is_missing_is_a_log_that_is_missing(spec: LogSpec, is_restart: bool) -> None:
+    with pytest.raises(LogMissing, match="does not exist"):
+        open_partition(spec, lambda progress: None, is_restart=is_restart)
+    assert not RealFileSystem().exists(spec.folder)
