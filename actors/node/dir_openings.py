@@ -18,11 +18,30 @@ from dataclasses import dataclass
 from raylog.actors.node.online_dir import OnlineDir
 from raylog.actors.node.workers import work_failed
 from raylog.storage.errors import OutOfResources, RaylogError
+from raylog.storage.files import Lock
 
 # For the identity of a dir, and a small file of each partition in it.
 PATIENCE_S = 10.0
 
-Outcome = OnlineDir | RaylogError
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A log dir that cannot be used: why, and what is known of it all the same.
+
+    ``directory_id``: None where it could not be read. ``lock``: of one that has lost its identity.
+    """
+
+    problem: RaylogError
+    directory_id: str | None = None
+    lock: Lock | None = None
+
+    def let_go(self) -> None:
+        """Unlock the dir."""
+        if self.lock is not None:
+            self.lock.release()
+
+
+Outcome = OnlineDir | Refused
 # Does the jobs, each of a dir, and returns when all have ended. It may return earlier if some take
 # too long, and the given function says that what has ended is enough; those go on.
 Beside = Callable[[Mapping[str, Callable[[], None]], Callable[[], bool]], None]
@@ -33,8 +52,15 @@ class Answers:
     """What became of the dirs by the time when the node begins; in the order of their paths."""
 
     opened: tuple[OnlineDir, ...]
-    problems: Mapping[str, RaylogError]
+    refused: Mapping[str, Refused]
     silent: tuple[str, ...]
+
+    def let_go(self) -> None:
+        """Unlock all of them."""
+        for dir in self.opened:
+            dir.let_go()
+        for refused in self.refused.values():
+            refused.let_go()
 
 
 class Openings:
@@ -44,7 +70,7 @@ class Openings:
         self,
         paths: Sequence[str],
         *,
-        open_dir: Callable[[str], OnlineDir],
+        open_dir: Callable[[str], Outcome],
         is_fatal: Callable[[RaylogError], bool],
         late: Callable[[str, Outcome], None],
     ) -> None:
@@ -64,8 +90,7 @@ class Openings:
         try:
             beside({path: self._job(path) for path in self._paths}, self._is_enough)
         except RaylogError:
-            for dir in self._answers().opened:
-                dir.let_go()
+            self._answers().let_go()
             raise
         return self._answers()
 
@@ -75,21 +100,21 @@ class Openings:
             self._is_running = False
             outcomes = dict(self._outcomes)
         opened: list[OnlineDir] = []
-        problems: dict[str, RaylogError] = {}
+        refused: dict[str, Refused] = {}
         for path in self._paths:
             outcome = outcomes.get(path)
             if isinstance(outcome, OnlineDir):
                 opened.append(outcome)
             elif outcome is not None:
-                problems[path] = outcome
+                refused[path] = outcome
         silent = tuple(path for path in self._paths if path not in outcomes)
-        return Answers(opened=tuple(opened), problems=problems, silent=silent)
+        return Answers(opened=tuple(opened), refused=refused, silent=silent)
 
     def _is_enough(self) -> bool:
         """Whether the node can begin, or can never, whatever those say that are silent."""
         with self._memory:
             return any(
-                isinstance(outcome, OnlineDir) or self._is_fatal(outcome)
+                isinstance(outcome, OnlineDir) or self._is_fatal(outcome.problem)
                 for outcome in self._outcomes.values()
             )
 
@@ -100,10 +125,8 @@ class Openings:
         outcome: Outcome
         try:
             outcome = self._open_dir(path)
-        except RaylogError as error:
-            outcome = error
         except Exception as error:  # our mistake; the start waits for an answer, whatever happens
-            outcome = work_failed(f"opening {path}", error)
+            outcome = Refused(problem=work_failed(f"opening {path}", error))
         with self._memory:
             self._outcomes[path] = outcome
             is_late = not self._is_running

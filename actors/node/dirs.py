@@ -32,7 +32,7 @@ from functools import partial
 from raylog.actors.control import DirReport
 from raylog.actors.events import event
 from raylog.actors.messages import LogDirStatus
-from raylog.actors.node.dir_openings import Beside, Openings, Outcome
+from raylog.actors.node.dir_openings import Beside, Openings, Outcome, Refused
 from raylog.actors.node.events import Folder
 from raylog.actors.node.online_dir import OnlineDir
 from raylog.storage.clock import Clock
@@ -143,27 +143,32 @@ class NodeDirs:
                 late=partial(self._answered_late, late),
             )
             answers = openings.run(self._beside)
-            problems = answers.problems
             try:
-                for problem in problems.values():
-                    if is_fatal(problem) or not answers.opened:
-                        raise problem
+                for refused in answers.refused.values():
+                    if is_fatal(refused.problem) or not answers.opened:
+                        raise refused.problem
                 self._take_into_use(answers.opened)
             except RaylogError:
-                for dir in answers.opened:
-                    dir.let_go()
+                answers.let_go()
                 raise
-            for path, problem in problems.items():
-                self._note_unusable(path, problem)
+            for path, refused in answers.refused.items():
+                self._note_unusable(path, refused)
             for path in answers.silent:
                 self._note_silent(path)
             return self._found(answers.opened, self.unusable())
 
-    def _open_dir(self, path_by_real_path: dict[str, str], path: str) -> OnlineDir:
-        """Lock a dir, and look through it. After an error it is unlocked, as it was.
+    def _open_dir(self, path_by_real_path: dict[str, str], path: str) -> Outcome:
+        """Open a dir, in a thread that may wait for its disk: nobody reads it for the start later.
 
         ``path_by_real_path``: of the dirs that are being opened.
         """
+        try:
+            return self._lock_and_look(path_by_real_path, path)
+        except RaylogError as problem:
+            return self._refused(path, problem)
+
+    def _lock_and_look(self, path_by_real_path: dict[str, str], path: str) -> OnlineDir:
+        """Lock a dir, and look through it. After an error it is unlocked, as it was."""
         real_path = self._fs.real_path(path)
         with self._memory:
             twin = path_by_real_path.setdefault(real_path, path)
@@ -181,27 +186,26 @@ class NodeDirs:
 
         It is taken into use in one step: who ends the node meets it before or after that.
         """
-        dir = outcome if isinstance(outcome, OnlineDir) else None
-        problem = None if isinstance(outcome, OnlineDir) else outcome
+        twin = None
         with self._opening, self._memory:
             is_wanted = path in self._silent
             self._silent.discard(path)
-            if dir is not None and is_wanted:
+            if is_wanted and isinstance(outcome, OnlineDir):
                 # Also of a dir that has failed since: a copy must not take its place.
-                twin = self._paths.get(dir.directory_id)
+                twin = self._paths.get(outcome.directory_id)
                 if twin is None:
-                    self._use([dir])
-                else:
-                    problem = DuplicateLogDir(path, twin, "have the same directory.id")
-        if dir is not None and (problem is not None or not is_wanted):
-            dir.let_go()
+                    self._use([outcome])
         if not is_wanted:
+            outcome.let_go()
             return
-        if problem is None and dir is not None:
-            late(self._found([dir]))
-            return
-        assert problem is not None, "a dir was opened, or could not be"
-        self._note_unusable(path, problem)
+        if isinstance(outcome, OnlineDir):
+            if twin is None:
+                late(self._found([outcome]))
+                return
+            outcome.let_go()
+            copy = DuplicateLogDir(path, twin, "have the same directory.id")
+            outcome = Refused(problem=copy)
+        self._note_unusable(path, outcome)
         late(self._found([], [dir for dir in self.unusable() if dir.path == path]))
 
     def _look_through(self, log_dir: LogDir) -> OnlineDir:
@@ -230,22 +234,33 @@ class NodeDirs:
             self._paths[dir.directory_id] = dir.path
             self._unusable.pop(dir.path, None)
 
-    def _note_unusable(self, path: str, problem: RaylogError) -> None:
-        directory_id = self._read_directory_id(path)
-        unusable = Unusable(
-            path=path,
-            directory_id=directory_id,
-            why=problem.problem,
-            advice="" if isinstance(problem, StorageError) else problem.advice,
-        )
-        with self._memory:
-            self._unusable[path] = unusable
-            if directory_id is not None:
-                self._paths[directory_id] = path
+    def _refused(self, path: str, problem: RaylogError) -> Refused:
+        """What can be read of a dir that cannot be used; one without identity is locked."""
+        directory_id, lock = None, None
+        with suppress(RaylogError):
+            meta = read_meta(self._fs, path)
+            directory_id = None if meta is None else meta.directory_id
         if isinstance(problem, IdentityMissing):
             with suppress(RaylogError):  # its identity is being written right now
-                self._keep_nameless(self._lock_folder(os.path.join(path, LOCK_FILE)))
-        event(logger, "log-dir-offline", level=logging.ERROR, log_dir=path, why=unusable.why)
+                lock = self._lock_folder(os.path.join(path, LOCK_FILE))
+        return Refused(problem=problem, directory_id=directory_id, lock=lock)
+
+    def _note_unusable(self, path: str, refused: Refused) -> None:
+        problem = refused.problem
+        with self._memory:
+            is_copy = refused.directory_id in self._paths
+            directory_id = None if is_copy else refused.directory_id
+            self._unusable[path] = Unusable(
+                path=path,
+                directory_id=directory_id,
+                why=problem.problem,
+                advice="" if isinstance(problem, StorageError) else problem.advice,
+            )
+            if directory_id is not None:
+                self._paths[directory_id] = path
+        if refused.lock is not None:
+            self._keep_nameless(refused.lock)
+        event(logger, "log-dir-offline", level=logging.ERROR, log_dir=path, why=problem.problem)
 
     def _keep_nameless(self, lock: Lock) -> None:
         """Keep the lock of a dir without identity, until the node ends."""
@@ -262,14 +277,6 @@ class NodeDirs:
             self._silent.add(path)
             self._unusable[path] = Unusable(path=path, directory_id=None, why=SILENT, advice=WAIT)
         event(logger, "log-dir-silent", level=logging.ERROR, log_dir=path, why=SILENT)
-
-    def _read_directory_id(self, path: str) -> str | None:
-        """The id of a dir that cannot be used, if that much can be read."""
-        with suppress(RaylogError):
-            meta = read_meta(self._fs, path)
-            if meta is not None and meta.directory_id not in self._paths:
-                return meta.directory_id
-        return None
 
     def _found(
         self,

@@ -26,55 +26,66 @@ if TYPE_CHECKING:
 WATCH_INTERVAL_S = 0.5
 
 
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="YAML file with broker keys, for example configs/broker.yaml. "
+        "--log-dir and --set override it.",
+    ),
+]
+LogDirs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log-dir",
+        metavar="DIR",
+        help="Folder for partitions; created if missing. Repeat for more folders.",
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A broker key of Kafka (docs/CONFIG.md). Repeat for more keys.",
+    ),
+]
+RayToJoin = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="HOST:PORT",
+        envvar="RAY_ADDRESS",
+        help="Ray cluster to join. 'local': start a new one here, even if others run. "
+        "Default: the cluster that runs on this machine, otherwise 'local'.",
+    ),
+]
+NewCluster = Annotated[
+    bool,
+    typer.Option(
+        "--new-cluster",
+        help="Begin a new cluster where the metadata of an old one is lost, or a log dir "
+        "cannot be read. The old topics are unknown then; their folders are set aside.",
+    ),
+]
+OlderMetadata = Annotated[
+    bool,
+    typer.Option(
+        "--older-metadata",
+        help="Go on with metadata from the past, where the newer one is lost for good. Topics "
+        "that it does not know are set aside, not deleted.",
+    ),
+]
+
+
 def start(
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="YAML file with broker keys, for example configs/broker.yaml. "
-            "--log-dir and --set override it.",
-        ),
-    ] = None,
-    log_dir: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for partitions; created if missing. Repeat for more folders.",
-        ),
-    ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A broker key of Kafka (docs/CONFIG.md). Repeat for more keys.",
-        ),
-    ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            envvar="RAY_ADDRESS",
-            help="Ray cluster to join. 'local': start a new one here, even if others run. "
-            "Default: the cluster that runs on this machine, otherwise 'local'.",
-        ),
-    ] = None,
+    config: ConfigFile = None,
+    log_dir: LogDirs = None,
+    setting: Settings = None,
+    address: RayToJoin = None,
     namespace: Namespace = NAMESPACE,
-    new_cluster: Annotated[
-        bool,
-        typer.Option(
-            "--new-cluster",
-            help="Begin a new cluster where the metadata of an old one is lost, or a log dir "
-            "cannot be read. The old topics are unknown then; their folders are set aside.",
-        ),
-    ] = False,
-    older_metadata: Annotated[
-        bool,
-        typer.Option(
-            "--older-metadata",
-            help="Go on with metadata from the past, where the newer one is lost for good. Topics "
-            "that it does not know are set aside, not deleted.",
-        ),
-    ] = False,
+    new_cluster: NewCluster = False,
+    older_metadata: OlderMetadata = False,
 ) -> None:
     """Start a broker.
 
@@ -100,6 +111,8 @@ def start(
         _stay(broker)
     else:
         _greet(broker, "the Ray cluster")
+        if log_dir:
+            _note_ignored_log_dirs(broker)
 
 
 def _settings(config: Path | None, setting: list[str], log_dir: list[str] | None) -> dict[str, Any]:
@@ -136,6 +149,25 @@ def _join(address: str | None) -> str | None:
 def _greet(broker: "Broker", where: str) -> None:
     typer.echo(f"broker {broker.cluster_id()} runs on {where} at {broker.address}")
     tell(broker.health(), with_advice=True)
+
+
+def _note_ignored_log_dirs(broker: "Broker") -> None:
+    """Name the nodes on which the log dirs of the command do not count."""
+    from raylog.cluster.controller.spread import short_key
+    from raylog.cluster.health.facts import named
+
+    config = {entry.name: entry.value for entry in broker.broker_config()}
+    wanted = set(config["log.dirs"])
+    others = [
+        short_key(node.node)
+        for node in broker.describe_nodes()
+        if node.life and {os.path.normpath(path) for path in node.log_dirs} != wanted
+    ]
+    if others:
+        note(
+            f"--log-dir is ignored on node {named(others)}: RAYLOG_LOG_DIRS was set there when its "
+            "Ray was started. `raylog log-dirs` shows what is used"
+        )
 
 
 def _stay(broker: "Broker") -> None:

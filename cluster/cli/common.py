@@ -5,7 +5,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ from raylog.cluster.cli.interrupts import end_on_sigterm
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
+    from raylog.cluster.controller.node_states import NodeDescription
     from raylog.cluster.health.facts import Finding
 
 Address = Annotated[
@@ -102,6 +103,19 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
 def note(text: str) -> None:
     """A line for the person at the terminal: it goes to stderr, not into the output."""
     typer.echo(text, err=True)
+
+
+def note_stopped(nodes: "Iterable[NodeDescription]") -> None:
+    """Say of each node that an operator has stopped why nothing of it is shown."""
+    from raylog.cluster.controller.spread import short_key
+
+    for node in nodes:
+        if node.state in ("stopping", "stopped"):
+            name = short_key(node.node)
+            note(
+                f"node {name} is {node.state}: its log dirs and partitions are used again after "
+                f"`raylog node start {name}`"
+            )
 
 
 def tell(findings: "Sequence[Finding]", *, with_advice: bool = False) -> None:

@@ -13,6 +13,7 @@ from raylog.cluster.cli.common import (
     Namespace,
     Output,
     connected,
+    note_stopped,
     show,
     show_json,
 )
@@ -36,15 +37,18 @@ def log_dirs(
     """Show the log dirs of all nodes.
 
     For each log dir: its state, its partitions, the bytes of their files, and the size and the free
-    space of its disk (- while it is offline, or its node does not answer).
+    space of its disk (- while it is offline, or its node does not answer). Those of a stopped node
+    are not shown; standard error names the node.
     """
     if context.invoked_subcommand is not None:
         return
-    dirs = sorted(connected(address, namespace).log_dirs(), key=lambda one: (one.node_id, one.path))
+    broker = connected(address, namespace)
+    dirs = sorted(broker.log_dirs(), key=lambda one: (one.node_id, one.path))
     if output is Output.json:
         show_json({"log_dirs": dirs})
         return
     show(COLUMNS, [_row(log_dir) for log_dir in dirs])
+    note_stopped(broker.describe_nodes())
 
 
 @dirs_app.command()

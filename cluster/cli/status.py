@@ -15,6 +15,7 @@ from raylog.cluster.cli.common import (
     Namespace,
     Output,
     connected,
+    note_stopped,
     show,
     show_json,
     tell,
@@ -62,6 +63,7 @@ def status(
     silent = [_silent_row(partition) for partition in facts.without_answer()]
     rows = [_row(partition) for partition in partitions] + silent
     show(COLUMNS, sorted(rows, key=_by_topic_and_number))
+    note_stopped(facts.node_list)
     tell(findings(facts))
 
 

@@ -304,7 +304,10 @@ class Commanding:
         key = key_of(snapshot, name)
         if key is None:
             known = ", ".join(short_key(known) for known in sorted(keys_of(snapshot)))
-            why = f"is not a node, or the beginning of several ids; nodes are: {known or 'none'}"
+            why = (
+                "is no node of this broker, or the beginning of several ids; its nodes are: "
+                f"{known or 'none'}. See `raylog node list`"
+            )
             raise InvalidRequest("node", name, why)
         return key
 

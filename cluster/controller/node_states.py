@@ -22,6 +22,7 @@ from raylog.cluster.controller.describe import (
     problem_of,
     why_not_obeying,
 )
+from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import NodeState as WantedState
 from raylog.cluster.controller.spread import NODE_ID_CHARS, short_key
@@ -161,15 +162,11 @@ def _problems(snapshot: Snapshot, key: str) -> dict[str, RaylogError | str | Non
 def describe_node_list(
     snapshot: Snapshot, problems: Mapping[str, RaylogError | str], others: Mapping[str, str]
 ) -> list[NodeDescription]:
-    """The nodes of the Ray cluster, and those that are away and have log dirs or a state.
+    """The nodes that an operator may name, and those of the Ray cluster that take no part.
 
     ``problems``, ``others``: as of ``describe_nodes``.
     """
-    desired = snapshot.desired
-    known = {
-        key for key in desired.nodes if desired.dirs_of(key) or desired.state_of(key) != "online"
-    }
-    nodes = [describe_node(snapshot, key, problems) for key in {*snapshot.observed, *known}]
+    nodes = [describe_node(snapshot, key, problems) for key in keys_of(snapshot)]
     nodes += [
         NodeDescription(node=node_id, node_id=node_id, state="apart", why=why)
         for node_id, why in others.items()
@@ -244,5 +241,17 @@ def key_of(snapshot: Snapshot, name: str) -> str | None:
 
 
 def keys_of(snapshot: Snapshot) -> set[str]:
-    """The keys of all nodes that there are, or that took part."""
-    return {*snapshot.desired.nodes, *snapshot.observed}
+    """The keys of the nodes of the Ray cluster, and of those that are away but not gone for good.
+
+    One that is away counts while it has log dirs, shall make partitions, or is drained or stopped.
+    """
+    desired = snapshot.desired
+    missed = {key for key in desired.nodes if _is_missed(desired, key)}
+    return {*snapshot.observed, *missed}
+
+
+def _is_missed(desired: Desired, key: str) -> bool:
+    """Whether anything is recorded to a node."""
+    if desired.state_of(key) != "online":
+        return True
+    return bool(desired.dirs_of(key) or desired.logs_without_dir(key))

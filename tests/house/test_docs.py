@@ -168,3 +168,27 @@ def test_a_command_that_is_none_is_seen(line: str) -> None:
     (arguments,) = raylog_commands(f"```sh\n{line}\n```\n")
     with pytest.raises(WrongUse):
         parse(arguments)
+
+
+def quick_starts() -> tuple[str, str]:
+    """The README's code in Python, and its block of the command line."""
+    readme = (ROOT / "README.md").read_text()
+    python = "".join(re.findall(r"```python\n(.*?)```", readme, re.DOTALL))
+    lines = [line for line in readme.splitlines() if re.match(r"    .*\braylog [a-z]", line)]
+    return python, "\n".join(lines)
+
+
+def test_the_readmes_quick_starts_share_no_log_dir_and_no_topic() -> None:
+    """Who tries one after the other meets nothing of the first in the second."""
+    python, shell = quick_starts()
+    used = set(re.findall(r'(?:log_dirs=\[|create_topic\()"([^"]+)"', python))
+    named = set(re.findall(r"--log-dir (\S+)|topic create (\S+)", shell))
+    assert len(used) > 1
+    assert len(named) == 2
+    assert not used & {name for pair in named for name in pair}
+
+
+def test_the_readme_says_where_the_command_is_before_its_first_use() -> None:
+    before, _, _ = (ROOT / "README.md").read_text().partition("    raylog start")
+    assert ".venv/bin/raylog" in before
+    assert ". .venv/bin/activate" in before

@@ -12,10 +12,16 @@ from raylog.actors.node import dir_openings as openings_module
 from raylog.actors.node import dirs as dirs_module
 from raylog.actors.node.dir_openings import in_threads
 from raylog.actors.node.dirs import Found
-from raylog.storage.errors import DuplicateLogDir, InconsistentClusterId, LogLocked
+from raylog.storage.errors import (
+    DuplicateLogDir,
+    IdentityMissing,
+    InconsistentClusterId,
+    LogLocked,
+)
 from raylog.storage.log_dir import LOCK_FILE, LogDir
 from raylog.storage.state.properties import CLEAN_SHUTDOWN, random_id
 from raylog.storage.testing.waiting import DEADLINE_S, wait_for
+from tests.harness.in_turn import in_turn
 from tests.harness.interleaving import Meeting, Outcome, Schedule, schedules
 from tests.unit.actors.node.disks import CLUSTER, LOG, A, B, Disks, HangingFileSystem
 
@@ -105,6 +111,53 @@ def test_a_copy_that_answers_late_does_not_take_the_place_of_a_dir_that_has_fail
     assert (dir.path, dir.state, dir.directory_id) == (A, "offline", None)
     assert dir.why.startswith(DuplicateLogDir(A, B, "have the same directory.id").problem)
     assert silent.disks.work.folder(silent.ids[B], LOG.partition).startswith(B)
+
+
+class HangsAfterItsIdentity(HangingFileSystem):
+    """A disk that hangs when the file is read again that says which log dir A is."""
+
+    def read_file(self, path: str) -> bytes:
+        content = super().read_file(path)
+        if path == f"{A}/meta.properties":
+            self.hang(path)
+        return content
+
+    def is_over(self, thread: threading.Thread) -> bool:
+        """Whether the thread has ended, or hangs."""
+        return self.has_begun.is_set() or not thread.is_alive()
+
+
+def test_a_dir_that_cannot_be_used_and_then_hangs_holds_up_no_other() -> None:
+    """What is read of it all the same, is read in the thread of the dir."""
+    fs = HangsAfterItsIdentity()
+
+    def beside(jobs: Mapping[str, Callable[[], None]], _: Callable[[], bool]) -> None:
+        jobs[B]()
+        opening = threading.Thread(target=jobs[A], daemon=True)
+        opening.start()
+        wait_for(lambda: fs.is_over(opening))
+
+    Disks(fs, beside=in_turn).start().work.let_go()
+    fs.write_file(f"{A}/meta.properties", b"damaged")
+    late = Late()
+    [online, offline] = Disks(fs, beside=beside).work.open([A, B], late).dirs
+    assert (online.path, online.state) == (B, "online")
+    assert (offline.path, offline.state) == (A, "offline")
+    assert "has not answered" in offline.why
+    fs.let_go()
+    [dir] = late.found.dirs
+    assert (dir.path, dir.state, dir.directory_id) == (A, "offline", None)
+    assert "meta.properties" in dir.why
+
+
+def test_where_the_node_cannot_begin_a_dir_without_identity_is_not_locked() -> None:
+    silent = Silent()
+    silent.fs.remove(f"{A}/meta.properties")
+    silent.fs.remove(f"{B}/meta.properties")
+    LogDir(silent.fs, B, random_id(), 1).close(clean=False)
+    with pytest.raises(IdentityMissing):
+        Disks(silent.fs).open()
+    assert not is_locked(silent, A)
 
 
 def test_a_node_all_of_whose_dirs_are_silent_waits_for_the_first(silent: Silent) -> None:

@@ -8,9 +8,11 @@ from typing import Any, NoReturn
 import pytest
 from ray._private import worker
 
+from raylog.actors.messages import ConfigEntry
 from raylog.actors.runtime import clusters
 from raylog.cluster import start as start_module
 from raylog.cluster.cli.common import connected, in_short
+from raylog.cluster.controller.node_states import NodeDescription
 from raylog.cluster.health.facts import Finding
 from raylog.storage.errors import IdentityMissing
 from tests.harness.shell import run_here
@@ -24,6 +26,8 @@ class FakeBroker:
     def __init__(self, interrupted: str) -> None:
         self.calls: list[str] = []
         self.findings: list[Finding] = []
+        self.log_dirs: list[str] = []
+        self.nodes: list[NodeDescription] = []
         self._interrupted = interrupted
 
     def _called(self, name: str) -> None:
@@ -38,6 +42,12 @@ class FakeBroker:
     def health(self) -> list[Finding]:
         self._called("health")
         return self.findings
+
+    def broker_config(self) -> list[ConfigEntry]:
+        return [ConfigEntry("log.dirs", tuple(self.log_dirs), "static")]
+
+    def describe_nodes(self) -> list[NodeDescription]:
+        return self.nodes
 
     def stop(self) -> bool:
         self._called("stop")
@@ -107,6 +117,45 @@ def test_what_is_wrong_at_the_start_is_said_and_of_errors_what_to_do(
     assert advice.startswith("  -> restore the file from a copy")
     assert "raylog log-dirs identify /disk/a" in advice
     assert second == "info: log dir /disk/b: it has folders of no topic"
+
+
+def serving(node: str, *log_dirs: str) -> NodeDescription:
+    return NodeDescription(
+        node=node, node_id="n", state="online", log_dirs=log_dirs, life="life-of-it"
+    )
+
+
+def test_where_nodes_have_their_own_log_dirs_it_is_said_that_log_dir_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = FakeBroker("")
+    broker.log_dirs = ["/a", "/b"]
+    broker.nodes = [
+        serving("same", "/b/", "/a"),
+        serving("other", "/mnt/x"),
+        serving("5f" * 28, "/mnt/x"),
+        serving("silent", "/old")._replace(life=""),  # what is recorded of it, of another start
+    ]
+    monkeypatch.setattr(start_module, "start", lambda **_: broker)
+    monkeypatch.setattr(clusters, "join_ray", lambda address: "here:1")
+    done = run_here("start", "--log-dir", "/a", "--log-dir", "/b")
+    assert done.returncode == 0
+    assert done.stderr == (
+        "--log-dir is ignored on node other, 5f5f5f5f: RAYLOG_LOG_DIRS was set there when its Ray "
+        "was started. `raylog log-dirs` shows what is used\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [("--log-dir", "/a"), ("--set", "log.dirs=/a")])
+def test_nothing_is_said_where_it_counts_or_was_not_given(
+    arguments: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = FakeBroker("")
+    broker.log_dirs = ["/a"]
+    broker.nodes = [serving("node", "/mnt/x" if "--set" in arguments else "/a")]
+    monkeypatch.setattr(start_module, "start", lambda **_: broker)
+    monkeypatch.setattr(clusters, "join_ray", lambda address: "here:1")
+    assert run_here("start", *arguments).stderr == ""
 
 
 def test_ctrl_c_while_the_broker_starts_says_that_it_was_not_started(

@@ -12,6 +12,7 @@ from raylog.cluster import start as start_module
 from raylog.cluster.broker import Broker
 from raylog.cluster.client.commanding import Command
 from raylog.cluster.controller.describe import PartitionDescription
+from raylog.cluster.controller.node_states import NodeDescription
 from raylog.cluster.controller.stub import ControllerStub
 from raylog.storage.state.properties import random_id
 from tests.harness.shell import run_here
@@ -51,6 +52,9 @@ class FakeBroker(Broker):
 
     def log_dirs(self) -> list[LogDirStatus]:
         return self._log_dirs
+
+    def describe_nodes(self) -> list[NodeDescription]:
+        return []
 
 
 @pytest.fixture

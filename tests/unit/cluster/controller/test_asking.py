@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from raylog.actors.control import LogId
-from raylog.actors.errors import NoLogDirs, NotLeader
+from raylog.actors.errors import InvalidRequest, NoLogDirs, NotLeader
 from raylog.cluster.controller.asking import NODE_PATIENCE_S, Commanding
 from raylog.cluster.controller.commands import CreateTopic
 from raylog.cluster.controller.describe import Snapshot
@@ -14,7 +14,12 @@ from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.events import Asked
 from raylog.cluster.controller.instructions import Altered, Answer, Behind
 from raylog.cluster.controller.observed import Observed
-from raylog.cluster.controller.records import PartitionRecord, TopicRecord, TopicRemovedRecord
+from raylog.cluster.controller.records import (
+    NodeRecord,
+    PartitionRecord,
+    TopicRecord,
+    TopicRemovedRecord,
+)
 from raylog.cluster.controller.requests import Requests
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
@@ -104,3 +109,22 @@ def test_a_change_names_those_that_lagged_and_those_that_do_not_serve_any_more()
     desk.snapshot = Snapshot(desired=desired)
     described = desk.commanding.alter_topic_config("t", {}, [])
     assert described.outdated == (0, 1)
+
+
+def test_an_order_for_a_node_that_is_none_is_refused_and_says_where_they_are_listed() -> None:
+    desk = Desk(refused)
+    gone = NodeRecord(key="5f" * 28, kafka_id=0, port=0)
+    desk.snapshot.desired.apply(gone)
+    orders = (
+        desk.commanding.drain_node,
+        desk.commanding.stop_node,
+        desk.commanding.start_node,
+    )
+    for order in orders:
+        with pytest.raises(InvalidRequest) as raised:
+            order(gone.key)
+        assert str(raised.value) == (
+            f"node={gone.key!r} is no node of this broker, or the beginning of several ids; its "
+            "nodes are: a. See `raylog node list`"
+        )
+    assert desk.asked == 0

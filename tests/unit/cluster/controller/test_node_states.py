@@ -5,16 +5,27 @@ from dataclasses import replace
 import msgpack
 import pytest
 
+from raylog.actors.control import LogId
 from raylog.cluster.controller.describe import Snapshot
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.node_states import (
     NodeDescription,
     describe_node_list,
     key_of,
+    keys_of,
 )
 from raylog.cluster.controller.observed import Observed
-from raylog.cluster.controller.records import DirRecord, NodeRecord, NodeState, decode, encode
+from raylog.cluster.controller.records import (
+    DirRecord,
+    NodeRecord,
+    NodeState,
+    PartitionRecord,
+    Record,
+    decode,
+    encode,
+)
 from raylog.storage.errors import LogLocked
+from raylog.storage.names import TopicPartition
 from tests.harness.control_nodes import PerfectNode, obeying
 
 EPOCH = 1
@@ -96,7 +107,7 @@ def test_a_stopped_node_is_listed_also_where_another_one_has_its_log_dirs() -> N
 
 def test_the_beginning_of_several_ids_means_no_node() -> None:
     view = snapshot(obeys(), key=ID)
-    view.desired.apply(NodeRecord(key="abcd" * 14, kafka_id=1, port=0))
+    view.desired.apply(NodeRecord(key="abcd" * 14, kafka_id=1, port=0, state="draining"))
     assert key_of(replace(view, node_ids={}), "ab") is None
     assert key_of(replace(view, node_ids={}), "abc") == "abcd" * 14
 
@@ -120,6 +131,43 @@ def test_a_node_that_is_away_is_meant_by_its_whole_label_or_the_beginning_of_its
     assert [key_of(labelled, name) for name in ("disk", "dis")] == ["disk", None]
     unlabelled = replace(snapshot(None, key=ID), node_ids={})
     assert key_of(unlabelled, "abab") == ID
+
+
+GONE = NodeRecord(key="gone", kafka_id=1, port=0)
+
+
+def with_gone(*records: Record) -> Snapshot:
+    """A node that serves, and one that is not in the cluster, of which only this is recorded."""
+    view = snapshot(obeys())
+    for record in (GONE, *records):
+        view.desired.apply(record)
+    return view
+
+
+def test_a_node_that_is_gone_and_has_nothing_recorded_to_it_is_no_node() -> None:
+    view = with_gone()
+    assert key_of(view, "gone") is None
+    assert keys_of(view) == {"disk"}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        replace(GONE, state="stopped"),
+        replace(GONE, state="draining"),
+        DirRecord(directory_id="g", node="gone", path="/g", state="online"),
+        PartitionRecord(
+            log=LogId(partition=TopicPartition("t", 0), topic_id="id-t"),
+            state="creating",
+            node="gone",
+        ),
+    ],
+    ids=["stopped", "drained", "with a log dir", "with a partition to make"],
+)
+def test_one_that_is_gone_is_a_node_while_something_is_recorded_to_it(record: Record) -> None:
+    view = with_gone(record)
+    assert key_of(view, "gone") == "gone"
+    assert [node.node for node in describe_node_list(view, {}, {})] == ["disk", "gone"]
 
 
 # -- the record ------------------------------------------------------------------------------------
