@@ -186,8 +186,9 @@ class Watched:
         self.nodes[key] = Observed(heard_ms=now_ms)
 
     def past_lives(self, key: str) -> Collection[str]:
-        """The lives of a node's LogManager that have ended."""
-        return self._lives[key].past
+        """The lives of a node's LogManager that have ended; none of a node that nobody has seen."""
+        lives = self._lives.get(key)
+        return () if lives is None else lives.past
 
     def under_way(self, key: str, logs: frozenset[LogId]) -> None:
         """Orders for these logs were sent that the node's report does not know of."""

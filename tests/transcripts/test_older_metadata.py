@@ -14,7 +14,7 @@ from raylog.cluster.controller.commands import (
     CreateTopic,
     DeleteTopic,
 )
-from raylog.cluster.controller.events import Refused, Silent
+from raylog.cluster.controller.events import Refused, Reported, Silent
 from raylog.cluster.controller.records import ClusterRecord, ControllerRecord, encode
 from raylog.storage.errors import DiskFull
 from tests.harness.control_nodes import PerfectNode, entry, is_as_desired, log_id
@@ -214,6 +214,18 @@ def test_disks_that_move_to_another_node_know_this_controller_and_no_lost_one() 
     assert play.desired.dirs["b1"].node == "c"
     play.create("u", 2)
     assert is_as_desired(play.desired, [play.nodes["a"], new])
+
+
+def test_disks_may_report_from_another_node_before_anybody_has_seen_that() -> None:
+    play = begun(*nodes())
+    new = PerfectNode("c", "b1")
+    new.epoch = play.desired.controller_epoch
+    assert play.does(Reported(report=new.report())) == []
+    assert play.machine.doubt is None
+    play.away.add("b")
+    play.nodes["c"] = new
+    play.settle()
+    assert play.desired.dirs["b1"].node == "c"
 
 
 def test_a_new_node_with_the_epoch_on_dirs_that_were_never_told_knows_another_controller() -> None:
