@@ -331,9 +331,13 @@ class Nemesis:
         if content in (None, DAMAGED):
             return
         disks.tamper(dir.path + name, DAMAGED)
+        # What was to be written back was of a file that is not there any more.
+        self.to_be_written_back.pop((dir.directory_id, name), None)
 
         def write_back() -> None:
-            self.to_be_written_back.pop((dir.directory_id, name), None)
+            if self.to_be_written_back.get((dir.directory_id, name)) is not write_back:
+                return
+            del self.to_be_written_back[dir.directory_id, name]
             disks = self._world.node_with(dir).disks
             if disks.content(dir.path + name) == DAMAGED:
                 self._world.truth.situations["written back"] += 1
