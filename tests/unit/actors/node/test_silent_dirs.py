@@ -195,9 +195,14 @@ def test_one_that_answers_after_the_end_is_unlocked_and_the_end_was_not_clean(
     assert silent.disks.work.online() == []
 
 
+def is_answered() -> bool:
+    """Whether the thread that opens the first dir is over."""
+    return all(thread.name != f"open-{A}" for thread in threading.enumerate())
+
+
 def is_free(silent: Silent) -> bool:
     """Whether nobody has the lock of the dir that was silent, once its thread is over."""
-    if any(thread.name == f"open-{A}" for thread in threading.enumerate()):
+    if not is_answered():
         return False
     try:
         LogDir(silent.fs, A, CLUSTER, 1)
@@ -209,6 +214,7 @@ def is_free(silent: Silent) -> bool:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_thread_that_ends_without_a_word_holds_up_nothing() -> None:
     in_threads()({A: sys.exit}, lambda: True)
+    wait_for(is_answered)
 
 
 # -- it answers while the node ends ----------------------------------------------------------------
