@@ -17,6 +17,7 @@ nobody whose epoch is lower than the highest that it has seen.
 from dataclasses import dataclass
 from typing import Literal
 
+from raylog.actors.metadata_history import OLD_EPOCH, EpochStart
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
@@ -268,3 +269,63 @@ class Report:
     is_ending: bool = False
     software: str = ""
     version: int = VERSION
+
+
+# -- copies of the metadata ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataPush:
+    """What follows in the metadata log, for the copy of a node.
+
+    ``base``: how many records come before. ``digest``: of all of these (``metadata_history.py``).
+    ``batches``: whole record batches as they lie in the Controller's log, so that what was decided
+    together stays together in each copy; none where it only asks what the copy has. ``life``,
+    ``heard``: the number of the last answer that the Controller has got, and its life; 0 for none.
+    """
+
+    cluster_id: str
+    controller_epoch: int
+    base: int
+    digest: bytes
+    batches: tuple[bytes, ...] = ()
+    life: str = ""
+    heard: int = 0
+    version: int = VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataKept:
+    """What the copy of a node has on its disk.
+
+    ``directory_id``: of the log dir that it lies in; empty where there is none. ``end``: how many
+    records, ``digest``: of all of them, ``epochs``: where each of their Controllers began.
+    ``promised``: the highest epoch of a Controller that it has promised to; it takes nothing of a
+    lower one. ``problem``: why it could not do what it was asked to, or cannot be read; empty where
+    all is well.
+
+    ``number``: rises with the answers to pushes, in a life and an epoch; 0 where the push was
+    refused, did not fit to what the copy has, or met a problem. A Controller drops a copy no sooner
+    than 10 s after it has got an answer with a number. ``idle_ms``: how long ago the last of these
+    was given of which the copy knows that the Controller has got it, by a clock of the node that is
+    never set; -1 where there is none in this life. So while it is less than 10 s, the Controller
+    has not dropped it.
+    """
+
+    node: str
+    life: str
+    directory_id: str = ""
+    cluster_id: str = ""
+    end: int = 0
+    digest: bytes = b""
+    epochs: tuple[EpochStart, ...] = ()
+    promised: int = -1
+    number: int = 0
+    idle_ms: int = -1
+    problem: str = ""
+    version: int = VERSION
+
+    @property
+    def controller_epoch(self) -> int:
+        """Of the last Controller that it has a record of."""
+        return self.epochs[-1].epoch if self.epochs else OLD_EPOCH

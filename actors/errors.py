@@ -548,6 +548,26 @@ class MetadataInDoubt(RaylogError):
     )
 
 
+class MetadataIncomplete(RaylogError):
+    """A copy of the metadata that is not in reach may have changes that those in reach lack.
+
+    ``found``: the newest in reach. ``missed``: whose copy is not there. ``source``: the node or
+    path of ``found``, as ``raylog metadata restore`` takes it.
+    """
+
+    code, error_name = 104, "INCONSISTENT_CLUSTER_ID"
+    fields = ("found", "missed", "source")
+    found: str
+    missed: str
+    source: str
+    template = (
+        "the newest metadata in reach ({found}) may lack the last changes: {missed} may have them, "
+        "and is missed. Start that node, or repair its disk: the broker goes on then. Only where "
+        "it is lost for good: `raylog metadata restore --from {source}` goes on with what is in "
+        "reach. What it does not know is set aside then, and not deleted"
+    )
+
+
 class MetadataMissing(LogMissing):
     """A cluster has been here, and nobody has found its metadata. Nothing was changed."""
 

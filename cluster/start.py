@@ -9,7 +9,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from raylog.actors.errors import BrokerNotFound, BrokerRunning, MetadataInDoubt, OlderMetadata
+from raylog.actors.errors import (
+    BrokerNotFound,
+    BrokerRunning,
+    MetadataIncomplete,
+    MetadataInDoubt,
+    OlderMetadata,
+)
 from raylog.actors.node.broker_config import BrokerConfig, names_log_dirs
 from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, WORK_TIMEOUT_S
 from raylog.actors.runtime.clusters import (
@@ -57,8 +63,9 @@ def start(
     What it does not know is set aside.
 
     Raises InvalidConfig, InvalidLogDir, LogLocked, MetadataMissing, MetadataUnreadable,
-    MetadataInDoubt, OlderMetadata, InconsistentClusterId, SeveralClusters, BrokerRunning,
-    RayNotFound, RayNotStarted, TokenNotMade, DuplicateLogDir; nothing is left running then.
+    MetadataInDoubt, MetadataIncomplete, OlderMetadata, InconsistentClusterId, SeveralClusters,
+    BrokerRunning, RayNotFound, RayNotStarted, TokenNotMade, DuplicateLogDir; nothing is left
+    running then.
     """
     settings = (
         read_config_file(config) if isinstance(config, str | os.PathLike) else dict(config or {})
@@ -99,16 +106,19 @@ def _start_controller(
 ) -> None:
     # Whoever only connects, as each of Spark's processes does, needs none of it.
     from raylog.cluster.controller.controller_actor import Controller
-    from raylog.cluster.controller.home import find_home
+    from raylog.cluster.controller.placing import find_node
 
     try:
-        node, home = find_home(config, new_cluster, older_metadata)
-    except (MetadataInDoubt, OlderMetadata):
+        node, home = find_node(
+            namespace, config, new_cluster=new_cluster, older_metadata=older_metadata
+        )
+    except (MetadataInDoubt, MetadataIncomplete, OlderMetadata):
         # Another start may have changed the log dirs while they were looked at.
         if find_controller(namespace) is not None:
             raise BrokerRunning(namespace) from None
         raise
-    controller = ControllerStub(create(Controller, CONTROLLER, namespace, node, namespace, config))
+    handle = create(Controller, CONTROLLER, namespace, node, namespace, config, is_bound=False)
+    controller = ControllerStub(handle)
     try:
         started = controller.start(home, new_cluster=new_cluster, older_metadata=older_metadata)
         started.get(WORK_TIMEOUT_S)

@@ -41,6 +41,7 @@ from raylog.actors.node.instructions import (
     WriteEpoch,
     WriteIdentity,
 )
+from raylog.actors.node.metadata_copy import MetadataCopy
 from raylog.actors.node.online_dir import OnlineDir
 from raylog.actors.partition.locking import lock_patiently
 from raylog.storage.clock import Clock
@@ -96,7 +97,8 @@ class DiskWork:
         rate and the waiting for locks go by it. ``beside``: how the dirs are opened; the default is
         a thread for each.
         """
-        self._fs, self._cluster_id, self._node_number = fs, cluster_id, node_number
+        self._fs, self._clock = fs, clock
+        self._cluster_id, self._node_number = cluster_id, node_number
         self._unlock_timeout_s = unlock_timeout_s
         self._now_s, self._sleep = now_s, sleep
         self._memory = threading.Lock()
@@ -127,6 +129,21 @@ class DiskWork:
 
     def _lock_folder(self, folder: str) -> Lock:
         return lock_patiently(partial(self._fs.lock, folder), self._now_s, self._sleep)
+
+    def metadata_copy(
+        self, directory_id: str, *, node: str, life: str, steady: Clock
+    ) -> MetadataCopy:
+        """The copy of the metadata in a log dir. The arguments are as of ``MetadataCopy``."""
+        return MetadataCopy(
+            self._fs,
+            self._clock,
+            self._dirs.path(directory_id),
+            cluster_id=self._cluster_id,
+            node=node,
+            life=life,
+            directory_id=directory_id,
+            steady=steady,
+        )
 
     # -- start and end -----------------------------------------------------------------------------
 

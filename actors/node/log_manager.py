@@ -10,6 +10,7 @@ group      methods
 =========  =====================================================================================
 control    ``start`` and ``shutdown``, which take long; ``obey`` and ``failed``, which do not wait
 disks      ``log_dirs`` and ``record_cleaner_offset``, which wait for a disk, for some seconds
+metadata   ``metadata_...``: the node's copy of the metadata, one request after the other
 lookups    everything else, answered from memory: nothing else can fill its threads
 =========  =====================================================================================
 
@@ -26,7 +27,7 @@ from dataclasses import dataclass
 
 import ray
 
-from raylog.actors.control import Confirmed, LogId, Orders
+from raylog.actors.control import Confirmed, LogId, MetadataKept, MetadataPush, Orders
 from raylog.actors.errors import LabelShared, NoLogDirs, NotLeader
 from raylog.actors.events import event, set_up_logs, warn
 from raylog.actors.messages import LogDirStatus, Recovering
@@ -67,7 +68,12 @@ END_TIMEOUT_S = 10.0
 PATIENCE_S = 20.0
 # Threads: a start and a shutdown wait long, and orders must come through beside them.
 CONTROL_AT_ONCE, DISKS_AT_ONCE, LOOKUPS_AT_ONCE = 8, 8, 8
-GROUPS = {"control": CONTROL_AT_ONCE, "disks": DISKS_AT_ONCE, "lookups": LOOKUPS_AT_ONCE}
+GROUPS = {
+    "control": CONTROL_AT_ONCE,
+    "disks": DISKS_AT_ONCE,
+    "metadata": 1,
+    "lookups": LOOKUPS_AT_ONCE,
+}
 
 
 def node_log_dirs(config: BrokerConfig) -> tuple[str, ...]:
@@ -265,6 +271,39 @@ class LogManagerImpl:
         Nothing is written if it is not served here. Raises NotLeader as ``log_dirs``.
         """
         self._running().record_cleaner_offset(log, offset)
+
+    # -- the copy of the metadata; all raise NotLeader before the node has begun -------------------
+
+    @ray.method(concurrency_group="metadata")
+    def metadata_push(self, push: MetadataPush) -> MetadataKept:
+        """Take what follows in the metadata; it is fsynced when this answers.
+
+        Raises UnsupportedVersion.
+        """
+        return self._running().metadata.push(push)
+
+    @ray.method(concurrency_group="metadata")
+    def metadata_status(self) -> MetadataKept:
+        """What the copy has."""
+        return self._running().metadata.status()
+
+    @ray.method(concurrency_group="metadata")
+    def metadata_promise(self, epoch: int) -> MetadataKept:
+        """Take nothing of a Controller with a lower epoch from now on."""
+        return self._running().metadata.promise(epoch)
+
+    @ray.method(concurrency_group="metadata")
+    def metadata_read(self, first: int, most_bytes: int) -> tuple[bytes, ...]:
+        """Whole batches from the one with the record ``first`` on; none at the end.
+
+        Raises why the copy cannot be read.
+        """
+        return self._running().metadata.read(first, most_bytes)
+
+    @ray.method(concurrency_group="metadata")
+    def metadata_release(self) -> None:
+        """Close and unlock the copy: a Controller begins over it."""
+        self._running().metadata.release()
 
     # -- look-ups ----------------------------------------------------------------------------------
 

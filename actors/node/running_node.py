@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import count
 
-from raylog.actors.control import VERSION, Confirmed, Ended, LogId, Orders
+from raylog.actors.control import VERSION, Confirmed, Ended, LogId, MetadataKept, Orders
 from raylog.actors.errors import UnsupportedVersion
 from raylog.actors.events import event as log_event
 from raylog.actors.events import warn
@@ -61,6 +61,7 @@ from raylog.actors.node.instructions import (
 from raylog.actors.node.log_actors import LogActors
 from raylog.actors.node.log_start import NodeFacts
 from raylog.actors.node.machine import NodeMachine
+from raylog.actors.node.metadata_keeper import MetadataKeeper
 from raylog.actors.node.meters import export_dirs
 from raylog.actors.node.recoveries import Recoveries
 from raylog.actors.node.say_round import SayRound
@@ -179,7 +180,10 @@ def is_within(path: str, folder: str) -> bool:
 
 
 class RunningNode:
-    """See the module's head. ``begin`` is called once, before all else."""
+    """See the module's head. ``begin`` is called once, before all else.
+
+    ``metadata``: the node's copy of the metadata.
+    """
 
     def __init__(self, facts: NodeFacts, life: str, config: BrokerConfig, ports: NodePorts) -> None:
         """``life``: another one for each."""
@@ -230,6 +234,13 @@ class RunningNode:
             ports.actors, node_id=facts.node_id, served=shell.served, tell=shell.tell
         )
         self._writes = Pools(1)  # of cleaner offsets, by log dir
+        self.metadata = MetadataKeeper(
+            ports.disk.online,
+            lambda directory_id: ports.disk.metadata_copy(
+                directory_id, node=facts.node, life=life, steady=ports.clock
+            ),
+            MetadataKept(node=facts.node, life=life),
+        )
         self._lock = threading.Lock()  # of what follows
         self._recoveries = Recoveries(ports.timer.now_s)
         self._usable_bytes: dict[str, int] = {}
@@ -443,6 +454,7 @@ class RunningNode:
     def _stop_machine(self) -> set[TopicPartition]:
         """Begin nothing more; returns the partitions whose start has not ended."""
         self._tasks.stop()
+        self.metadata.stop()
         # First, so that the machine hears of each start that has ended: its log is served.
         unfinished = set(self._actor_hands.stop())
         self._shell.stop()

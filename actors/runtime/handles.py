@@ -9,7 +9,7 @@ from ray.util import list_named_actors
 from raylog.actors.runtime.calls import named_error
 from raylog.actors.runtime.clusters import check_connected
 from raylog.actors.runtime.names import Node
-from raylog.actors.runtime.nodes import pinned_to
+from raylog.actors.runtime.nodes import pinned_to, preferring
 
 
 def find(name: str, namespace: str) -> Any | None:
@@ -40,9 +40,18 @@ def running(namespace: str) -> set[str]:
     return {entry["name"] for entry in named if entry["namespace"] == namespace}
 
 
-def create(actor: Any, name: str, namespace: str, node: Node, *args: Any, **options: Any) -> Any:
-    """Start a named, detached actor on one node, and nowhere else.
+def create(
+    actor: Any,
+    name: str,
+    namespace: str,
+    node: Node,
+    *args: Any,
+    is_bound: bool = True,
+    **options: Any,
+) -> Any:
+    """Start a named, detached actor on one node.
 
+    ``is_bound``: nowhere else; otherwise Ray starts it again on any node when this one is gone.
     Returns the handle, also of an actor that has the name already.
     """
     return actor.options(
@@ -50,7 +59,7 @@ def create(actor: Any, name: str, namespace: str, node: Node, *args: Any, **opti
         namespace=namespace,
         lifetime="detached",
         get_if_exists=True,
-        **pinned_to(node),
+        **(pinned_to(node) if is_bound else preferring(node)),
         **options,
     ).remote(*args)
 

@@ -1,5 +1,6 @@
 """Which nodes are up, which of them this process runs on, and what pins an actor to a node."""
 
+import os
 from typing import Any
 
 import ray
@@ -7,6 +8,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from raylog.actors.runtime.clusters import check_connected
 from raylog.actors.runtime.names import NODE_LABEL, Node
+from raylog.actors.runtime.ray_private import actor_place
 
 
 def alive_nodes() -> list[Node]:
@@ -53,8 +55,28 @@ def is_restarted() -> bool:
     return context.get_actor_id() is not None and bool(context.was_current_actor_reconstructed)
 
 
+def is_still_own_actor() -> bool:
+    """Whether Ray still takes this process for the actor that it is.
+
+    It does not where it believed the process or its node dead, and has started the actor again.
+    Raises what Ray raises; True where this Ray does not tell.
+    """
+    context = ray.get_runtime_context()
+    place = actor_place(context.get_actor_id())
+    return place is None or place == (own_node_id(), os.getpid())
+
+
 def pinned_to(node: Node) -> dict[str, Any]:
     """The options that keep an actor or a task on a node: by its label, if no other has it."""
     if node.label and node.is_alone:
         return {"label_selector": {NODE_LABEL: node.label}}
     return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node.node_id, soft=False)}
+
+
+def preferring(node: Node) -> dict[str, Any]:
+    """The options that start an actor on a node while it is up, and else on any other.
+
+    One byte of memory, since Ray places an actor that needs nothing on any node at once.
+    """
+    affinity = NodeAffinitySchedulingStrategy(node.node_id, soft=True)
+    return {"scheduling_strategy": affinity, "memory": 1}

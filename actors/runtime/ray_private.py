@@ -10,7 +10,10 @@ the addresses of this machine's clusters   2.52 and later       RayNotFound: giv
 the address that ``ray start`` left last   2.52 and later       the clusters are tried by address
 tokens, when Ray is imported already       2.52 and later       used only with RAY_AUTH_MODE=token
 Ray's messages to a driver, as a function  2.52 and later       Ray prints its paragraphs
-the process of an actor that hangs         2.52 and later       its pid is not told
+where an actor runs now, as the GCS has it 2.52 and later       nobody notices that one is replaced;
+                                                                a pid of one that hangs is not told
+what Ray's head keeps under a key          2.52 and later       a copy of the metadata that was not
+                                                                heard for 9 s does not begin alone
 =========================================  ===================  ====================================
 
 ``tests/unit/actors/runtime/test_ray_private.py`` names what the installed Ray has not.
@@ -62,12 +65,8 @@ def process_of(actor: Any) -> ActorProcess | None:
 
     Ray's head is asked, so this also answers for an actor that hangs.
     """
-    with suppress(ImportError, AttributeError, KeyError):
-        state: Any = import_module("ray._private.state")
-        told = state.actors(actor._actor_id.hex())
-        if told["State"] == "ALIVE":
-            return ActorProcess(node_id=told["Address"]["NodeID"], pid=told["Pid"])
-    return None
+    node_id, pid = actor_place(actor._actor_id.hex()) or ("", 0)
+    return ActorProcess(node_id=node_id, pid=pid) if node_id else None
 
 
 def turn_tokens_on() -> None:
@@ -79,6 +78,49 @@ def turn_tokens_on() -> None:
         raylet: Any = import_module("ray._raylet")
         raylet.Config.initialize("")
         raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def actor_place(actor_id: str | None) -> tuple[str, int] | None:
+    """The node's id and the process id of an actor that runs; None where Ray does not tell.
+
+    An actor that is being started again runs nowhere: ``("", 0)``.
+    """
+    try:
+        from ray._private.state import actors
+    except ImportError:
+        return None
+    facts: Any = actors(actor_id)
+    if not isinstance(facts, Mapping) or not {"State", "Address", "Pid"} <= facts.keys():
+        return None
+    if facts["State"] != "ALIVE":
+        return "", 0
+    return str(facts["Address"]["NodeID"]), int(facts["Pid"])
+
+
+def keep_note(key: str, value: bytes) -> None:
+    """Have Ray's head keep a value, until Ray ends. Raises what Ray raises."""
+    from ray.experimental import internal_kv
+
+    internal_kv._internal_kv_put(key, value, overwrite=True)
+
+
+def notes(prefix: str) -> dict[str, bytes]:
+    """What Ray's head keeps under keys that begin so. Raises what Ray raises."""
+    from ray.experimental import internal_kv
+
+    found = {}
+    for key in internal_kv._internal_kv_list(prefix):
+        value = internal_kv._internal_kv_get(key)
+        if value is not None:
+            found[key.decode()] = value
+    return found
+
+
+def forget_note(key: str) -> None:
+    """Fine if Ray's head does not keep it. Raises what Ray raises."""
+    from ray.experimental import internal_kv
+
+    internal_kv._internal_kv_del(key)
 
 
 def take_messages(tell: Callable[[str], None]) -> None:

@@ -17,7 +17,7 @@ ReportsStub               ``cluster/controller/controller_actor.py``, for LogMan
 from collections.abc import Sequence
 from typing import Any
 
-from raylog.actors.control import Confirmed, LogId, Orders, Report
+from raylog.actors.control import Confirmed, LogId, MetadataKept, MetadataPush, Orders, Report
 from raylog.actors.messages import (
     AppendResult,
     CompactionStatus,
@@ -164,6 +164,25 @@ class LogManagerStub:
 
     def record_cleaner_offset(self, log: LogId, offset: int) -> Call[None]:
         return Call(self.handle.record_cleaner_offset.remote(log, offset), self.name)
+
+    def metadata_push(self, push: MetadataPush) -> Call[MetadataKept]:
+        return Call(self.handle.metadata_push.remote(push), self._metadata)
+
+    def metadata_status(self) -> Call[MetadataKept]:
+        return Call(self.handle.metadata_status.remote(), self._metadata)
+
+    def metadata_promise(self, epoch: int) -> Call[MetadataKept]:
+        return Call(self.handle.metadata_promise.remote(epoch), self._metadata)
+
+    def metadata_read(self, first: int, most_bytes: int) -> Call[tuple[bytes, ...]]:
+        return Call(self.handle.metadata_read.remote(first, most_bytes), self._metadata)
+
+    def metadata_release(self) -> Call[None]:
+        return Call(self.handle.metadata_release.remote(), self._metadata)
+
+    @property
+    def _metadata(self) -> str:
+        return f"the copy of the metadata of {self.name}"
 
     def shutdown(self) -> Call[bool]:
         return Call(self.handle.shutdown.remote(), f"stopping {self.name}")

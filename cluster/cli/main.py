@@ -17,6 +17,7 @@ from raylog.cluster.cli import (
     disks,
     health,
     log,
+    metadata,
     nodes,
     produce,
     status,
@@ -45,6 +46,7 @@ app.add_typer(disks.app, name="partition")
 app.add_typer(disks.dirs_app, name="log-dirs")
 app.add_typer(nodes.app, name="node")
 app.add_typer(configs.app, name="config")
+app.add_typer(metadata.app, name="metadata")
 app.command()(produce.produce)
 app.command()(consume.consume)
 log.app.add_typer(asides.app, name="aside")

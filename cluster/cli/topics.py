@@ -1,4 +1,4 @@
-"""``raylog topic ...``: create, list, describe, extend, trim and delete topics.
+"""``raylog topic ...``: create, list, describe, extend, trim, adopt and delete topics.
 
 A command for several topics tells of each what has become of it. If one fails, the others are done,
 and the exit status is 1.
@@ -28,6 +28,7 @@ from raylog.cluster.cli.common import (
     show_json,
 )
 from raylog.cluster.cli.interrupts import told_if_interrupted
+from raylog.cluster.cli.metadata import ConfigFile, LogDirs, metadata_work
 from raylog.cluster.cli.places import Offset, Place, place_of
 from raylog.storage.errors import RaylogError
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from raylog.cluster.controller.describe import PartitionDescription, TopicDescription
 
 app = typer.Typer(
-    help="Create, list, describe, extend, trim and delete topics.", no_args_is_help=True
+    help="Create, list, describe, extend, trim, adopt and delete topics.", no_args_is_help=True
 )
 Name = Annotated[str, typer.Argument(metavar="TOPIC")]
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...")]
@@ -372,6 +373,32 @@ def _offsets(
         key: end if offset is None else min(end, offset)
         for (key, end), offset in zip(ends.items(), found, strict=True)
     }
+
+
+@app.command()
+def adopt(
+    folders: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FOLDER...",
+            help="Folders that were set aside, `raylog health` lists them: their whole paths, on "
+            "whichever node they are.",
+        ),
+    ],
+    log_dir: LogDirs = None,
+    config: ConfigFile = None,
+    address: Address = None,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Take folders in again that were set aside as -stray. The broker must be stopped.
+
+    A topic that is not known any more is there again, under the id that its folders have: give all
+    of them at once. Its own config is lost: nothing is removed from it (cleanup.policy=delete,
+    retention.ms=-1, retention.bytes=-1) until you set it again. Refused where the partition has a
+    folder, or another topic has the name.
+    """
+    for partition in metadata_work(log_dir, config, address, namespace).adopt(folders):
+        typer.echo(f"{partition} is a partition again; it serves when the broker runs")
 
 
 @app.command()

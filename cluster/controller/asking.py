@@ -36,6 +36,7 @@ from raylog.cluster.controller.describe import (
     TopicDescription,
 )
 from raylog.cluster.controller.events import Asked
+from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.instructions import Altered, Answered
 from raylog.cluster.controller.meters import numbers
 from raylog.cluster.controller.node_states import (
@@ -49,7 +50,7 @@ from raylog.cluster.controller.node_states import (
 )
 from raylog.cluster.controller.records import DirRecord, PartitionRecord, TopicRecord
 from raylog.cluster.controller.requests import Requests
-from raylog.cluster.controller.settings import broker_entries, topic_entries
+from raylog.cluster.controller.settings import topic_entries
 from raylog.cluster.controller.spread import short_key
 from raylog.storage.errors import LogDirOffline, RaylogError
 from raylog.storage.names import TopicPartition
@@ -89,9 +90,6 @@ class Lookups:
         topic = describe.topic_of(self._snapshot(), name)
         return topic_entries(topic.config, self._config.topic_defaults)
 
-    def broker_config(self) -> list[ConfigEntry]:
-        return broker_entries(self._config)
-
     def explain(self, partition: TopicPartition) -> RaylogError | None:
         return describe.explain(self._snapshot(), partition)
 
@@ -100,6 +98,10 @@ class Lookups:
 
     def log_dirs(self) -> list[LogDirStatus]:
         return describe.describe_log_dirs(self._snapshot())
+
+    def metadata_copies(self) -> tuple[CopyStatus, ...]:
+        """The copies of the metadata, the Controller's own log first."""
+        return self._snapshot().copies
 
     def numbers(self) -> dict[str, float]:
         """The Controller's metrics; see ``meters.py``."""
@@ -111,6 +113,7 @@ class Lookups:
     def problems(self) -> dict[str, str]:
         """What is wrong that no other look-up tells: subject -> why.
 
+        ``copies of the metadata``: there is one, though there are several nodes.
         ``metadata``: nothing can be changed any more. ``older metadata``: the same, before somebody
         says what to do. ``metadata reserve``: it is not whole, since the disk is full.
         ``upkeep of <Ray's node id>``: nobody removes there what is old.
@@ -123,6 +126,9 @@ class Lookups:
             problems[subject] = str(snapshot.failure)
         if snapshot.reserve_problem is not None:
             problems[describe.METADATA_RESERVE] = str(snapshot.reserve_problem)
+        copies = describe.missing_copies(snapshot)
+        if copies:
+            problems[describe.METADATA_COPIES] = copies
         for node_id, why in describe.missing_upkeep(snapshot).items():
             problems[describe.UPKEEP_OF + node_id] = why
         return problems

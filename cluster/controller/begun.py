@@ -1,4 +1,8 @@
-"""What a command waits for whose records are written: see ``waiting.py``."""
+"""What a command waits for whose records are written: see ``waiting.py``. Pure.
+
+A command that is repeated may find all of its records there already: it waits for what the first
+one has begun.
+"""
 
 from raylog.actors.control import LogId
 from raylog.cluster.controller.commands import (
@@ -10,10 +14,16 @@ from raylog.cluster.controller.commands import (
     MovePartition,
     StartNode,
     StopNode,
+    removing,
     wanted_state,
 )
 from raylog.cluster.controller.desired import Desired
-from raylog.cluster.controller.records import PartitionRecord, Record, TopicRecord
+from raylog.cluster.controller.records import (
+    PartitionRecord,
+    Record,
+    TopicRecord,
+    TopicRemovedRecord,
+)
 from raylog.cluster.controller.waiting import (
     Altering,
     Creating,
@@ -107,3 +117,17 @@ def partition_named(desired: Desired, name: str, number: int) -> PartitionRecord
     topic = desired.topic_named(name)
     assert topic is not None, "it was judged just now"
     return desired.partitions[desired.live_logs_of(topic.topic_id)[number]]
+
+
+def undone(desired: Desired, creating: Creating) -> list[Record]:
+    """What removes again what was created in vain, as far as it is still there."""
+    partitions = desired.partitions
+    logs = [log for log in creating.logs if log in partitions]
+    if creating.is_new_topic:  # with what somebody has added to it meanwhile
+        logs = desired.logs_of(creating.topic_id)
+    records: list[Record] = [
+        *removing(desired, [log for log in logs if partitions[log].state != "removing"])
+    ]
+    if creating.is_new_topic and creating.topic_id in desired.topics:
+        records.append(TopicRemovedRecord(topic_id=creating.topic_id))
+    return records

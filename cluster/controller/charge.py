@@ -15,6 +15,7 @@ from raylog.actors.control import Report
 from raylog.actors.errors import OlderMetadata
 from raylog.cluster.controller.events import Refused, Started
 from raylog.cluster.controller.observed import Watched
+from raylog.cluster.controller.records import ControllerRecord
 from raylog.cluster.controller.telling import Telling
 
 
@@ -29,15 +30,19 @@ class Charge:
         self.refusing: set[str] = set()  # nodes whose LogManager cannot be started
         self._watched, self._telling = watched, telling
         self._written = 0  # the metadata's epoch
-        self._folder = ""  # of the metadata
+        self.folder, self._directory = "", ""  # of the metadata, and the id of its log dir
         self._accepts_older = False
 
     def start(self, event: Started) -> None:
         assert not self.node, "it started twice"
-        self.node, self._folder = event.node, event.folder
+        self.node, self.folder, self._directory = event.node, event.folder, event.directory_id
         self._accepts_older = event.accepts_older
         self._written = event.desired.controller_epoch
         self._outrank(max(self._written, event.least_epoch))
+
+    def record(self) -> ControllerRecord:
+        """The record that makes it be in charge."""
+        return ControllerRecord(epoch=self.epoch, node=self.node, directory=self._directory)
 
     def take(self, epoch: int) -> None:
         """Its epoch is in the metadata."""
@@ -91,6 +96,11 @@ class Charge:
             paths = ", ".join(entry.path for entry in report.dirs)
             self._hear_of_another(f"node {report.node} ({paths})", report.controller_epoch)
 
+    def hear_promise(self, node: str, epoch: int) -> None:
+        """A node's copy of the metadata takes nothing of a lower epoch; 0: none has said so."""
+        if epoch > self.epoch:
+            self._hear_of_another(f"the copy of the metadata on node {node}", epoch)
+
     def _is_of_another(self, report: Report) -> bool:
         """Whether the node has obeyed a Controller of a higher epoch, or of just the same one.
 
@@ -110,7 +120,7 @@ class Charge:
         if self._accepts_older:
             self._outrank(epoch)
         elif self.doubt is None:
-            found = f"{self._folder} of node {self.node}"
+            found = f"{self.folder} of node {self.node}"
             self.doubt = OlderMetadata(found, self._written, f"epoch {epoch} is known to {who}")
 
     def _outrank(self, epoch: int) -> None:

@@ -43,13 +43,18 @@ from raylog.cluster.controller.describe import (
     TopicDescription,
 )
 from raylog.cluster.controller.events import Refused, Reported
-from raylog.cluster.controller.home import own_home
+from raylog.cluster.controller.following import CopyStatus
+from raylog.cluster.controller.home import Wanted, begin_home
 from raylog.cluster.controller.lives import Lives, begin_again
 from raylog.cluster.controller.node_states import NodeDescription
+from raylog.cluster.controller.ray_reach import RayReach
+from raylog.cluster.controller.settings import broker_entries
 from raylog.cluster.controller.shell import again_until_open
 from raylog.cluster.controller.starting import RunningController
 from raylog.cluster.controller.stopping import stop_nodes
+from raylog.storage.clock import SystemClock
 from raylog.storage.errors import RaylogError, StorageError
+from raylog.storage.files import RealFileSystem
 from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -72,6 +77,7 @@ class ControllerImpl:
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
         self._namespace, self._config = namespace, config
         self._current = Current[RunningController](NotController("the broker", "it is starting"))
+        self._reach = RayReach(namespace, config, is_on_node=True)
         self._lock = threading.Lock()  # of the next
         self._is_begun = is_restarted()
         self._lives = Lives()
@@ -107,7 +113,7 @@ class ControllerImpl:
     ) -> str:
         """Open the metadata, have every node take part, open what is there; the cluster id.
 
-        ``home``: where the metadata is; None: somewhere on this node, which is the only one.
+        ``home``: where the metadata is; None: nobody has looked.
         ``new_cluster``: a new cluster may begin where it is not sure that there is none.
         ``older_metadata``: the metadata counts though there was a newer one.
 
@@ -119,15 +125,12 @@ class ControllerImpl:
                 raise BrokerRunning(self._namespace)
             self._is_begun = True
         try:
-            node = own_node()
-            if home is None:
-                home = own_home(
-                    node.node_id,
-                    self._config,
-                    new_cluster=new_cluster,
-                    older_metadata=older_metadata,
-                    may_begin=True,
+            is_here = home is not None and home.node_id == own_node_id()
+            if home is None or not is_here or self._reach.has_managers():
+                wanted = Wanted(
+                    may_begin=True, new_cluster=new_cluster, older_metadata=older_metadata
                 )
+                home = self._find_home(wanted)
             controller = self._open(home)
             controller.wait_until_serving(self._current.stopped.wait)
             return controller.cluster_id
@@ -155,7 +158,10 @@ class ControllerImpl:
     def _open_once(self) -> None:
         node = own_node()
         node.check_alone()
-        self._open(own_home(node.node_id, self._config, may_begin=False))
+        self._open(self._find_home(Wanted()))
+
+    def _find_home(self, wanted: Wanted) -> Home:
+        return begin_home(self._reach, RealFileSystem(), SystemClock(), wanted)
 
     def _cannot_open(self, error: Exception) -> None:
         warn(logger, "metadata-not-opened", trace=not isinstance(error, RaylogError), why=error)
@@ -303,6 +309,11 @@ class ControllerImpl:
         return ClusterDescription(lookups.cluster_id(), own_node_id(), lookups.nodes())
 
     @ray.method(concurrency_group="lookups")
+    def metadata_copies(self) -> tuple[CopyStatus, ...]:
+        """The copies of the metadata, that of this actor first."""
+        return self._running().lookups.metadata_copies()
+
+    @ray.method(concurrency_group="lookups")
     def nodes(self) -> dict[str, str | None]:
         """Ray's node id -> None where its LogManager obeys, else why it does not."""
         return self._running().lookups.nodes()
@@ -323,8 +334,8 @@ class ControllerImpl:
 
     @ray.method(concurrency_group="lookups")
     def broker_config(self) -> list[ConfigEntry]:
-        """Every key that a broker has, with its value and who set it."""
-        return self._running().lookups.broker_config()
+        """Every key that a broker has, with its value and who set it; before it serves, too."""
+        return broker_entries(self._config)
 
     @ray.method(concurrency_group="lookups")
     def list_topics(self) -> list[str]:

@@ -7,6 +7,27 @@ was copied or restored, one may be only an older state of the other::
 
     1 2 3 4 5          1 2 3 6 7 8         these have gone on apart: nobody can say which one counts
 
+**Copies that are kept.** The Controller has its LogManagers keep copies, and the log itself says
+which of them have every committed record: those *in sync* by its last CopiesRecord, and that of the
+Controller which wrote it. So where the newest copy was found it may begin there, if
+
+===================================  ==============================================================
+it ends with an orderly stop         everybody had all of it
+all copies in sync were found        what was committed is in each of them: the newest has it
+all but the lost Controller's were   it can have committed nothing without them, and they obey it
+found, and are fenced                no more (``SurveyedDir.is_fenced``)
+one in sync was found, and Ray       the same, for all that the lost Controller can have asked Ray
+knows that it was not left out       (``witness.py``)
+that of the lost Controller was      it has all that this one has committed
+found, and Ray knows of no later one
+===================================  ==============================================================
+
+Else the one that is missed may have more (MetadataIncomplete). Then a damaged copy beside the
+newest is no reason to refuse; and one that has gone on apart from it in a lower epoch was never
+committed: it is brought up to date. None of this holds for metadata without any CopiesRecord, as an
+older raylog or a cluster of one node has written it: it lies in one place, and every other copy was
+made by a person.
+
 A log dir keeps the highest epoch of a Controller that it has obeyed, and obeys none before it is in
 the metadata, fsynced. So where one has a higher epoch than the newest copy, a newer copy is
 missing. Only ``older_metadata``, an explicit word of a person, lets the cluster go on from there.
@@ -17,23 +38,21 @@ doubt: a log dir with a cluster's id and the metadata nowhere, a disk that canno
 locked none begins at all: the metadata is where that one has it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from raylog.actors.errors import (
+    MetadataIncomplete,
     MetadataInDoubt,
     MetadataMissing,
     MetadataUnreadable,
     OlderMetadata,
     SeveralClusters,
 )
+from raylog.actors.metadata_history import DIGEST_BYTES
 from raylog.cluster.controller.records import METADATA_LOG
 from raylog.storage.errors import LogLocked
 from raylog.storage.state.controller_epoch import NO_EPOCH
-
-# Bytes of the digest of each record in ``Copy.digests``.
-DIGEST_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +60,26 @@ class Copy:
     """The metadata as it lies in a log dir.
 
     ``topics``: how many it knows. ``digests``: of each record in order, ``DIGEST_BYTES`` each, of
-    the records up to it.
+    the records up to it. ``controller``, ``controller_dir``: the key of the node of its last
+    Controller, and the id of the log dir where that one had the metadata, empty where it does not
+    say. ``in_sync``: by the id of its log dir, the key of the node of each copy that has every
+    committed record; None where nobody has written it down. A node without a label has another key
+    after each start of Ray, and its log dirs have the same ids. ``ruled_from``: how many records it
+    has before it says for the first time who is in sync; -1 for never. ``is_stopped``: whether it
+    ends with an orderly stop. ``copies_at``: the number of its last record of who is in sync; -1
+    for none.
     """
 
     cluster_id: str
     controller_epoch: int
     digests: bytes
     topics: int = 0
+    controller: str = ""
+    controller_dir: str = ""
+    in_sync: Mapping[str, str] | None = None
+    ruled_from: int = -1
+    is_stopped: bool = False
+    copies_at: int = -1
 
     @property
     def end(self) -> int:
@@ -58,26 +90,64 @@ class Copy:
         """Whether it has all records of another one, and went on from there."""
         return self.digests.startswith(other.digests)
 
+    def is_past_of(self, newer: "Copy") -> bool:
+        """Whether nothing of it counts but what a copy with a higher end or epoch has, too.
+
+        What differs in a lower epoch was not committed, if who is in sync was known by then.
+        """
+        if newer.begins_with(self):
+            return True
+        is_ruled = 0 <= newer.ruled_from < self.common_end(newer)
+        return is_ruled and self.controller_epoch < newer.controller_epoch
+
+    def common_end(self, other: "Copy") -> int:
+        """How many records at their beginning are the same."""
+        low, high = 0, min(self.end, other.end)
+        while low < high:
+            middle = (low + high + 1) // 2
+            size = middle * DIGEST_BYTES
+            # Each digest is of all records up to it.
+            if (
+                self.digests[size - DIGEST_BYTES : size]
+                == other.digests[size - DIGEST_BYTES : size]
+            ):
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyedDir:
-    """What lies in a log dir. ``node_id``: Ray's.
+    """What lies in a log dir. ``node_id``: Ray's; ``node``: the node's key.
 
-    ``cluster_id``: as its ``meta.properties`` has it. ``has_metadata``: whether there is a folder
-    of the metadata, readable or not. ``problem``: why the dir or the metadata could not be read;
-    empty where it could. ``obeyed_epoch``: the highest of a Controller that it has obeyed; -1 for
-    none, and where that cannot be read. ``is_locked``: whether another process uses it; False where
-    nobody has tried.
+    ``cluster_id``, ``directory_id``: as its ``meta.properties`` has them. ``has_metadata``: whether
+    there is a folder of the metadata, readable or not. ``problem``: why the dir or the metadata
+    could not be read; empty where it could. ``obeyed_epoch``: the highest of a Controller that it
+    has obeyed; -1 for none, and where that cannot be read. ``is_locked``: whether another process
+    uses it; False where nobody has tried.
+
+    ``promised_epoch``: the lowest epoch of a Controller from which the copy takes anything; -1 for
+    any. ``is_fenced``: it has promised that to the Controller that begins now, so soon after it had
+    heard the one before that that one cannot have gone on without it. ``is_settled``: it has
+    promised that, and Ray knows that the one before has not gone on without it (``witness.py``).
+    ``is_last``: Ray knows that no Controller has begun over it since its last one.
     """
 
     node_id: str
     path: str
+    node: str = ""
     cluster_id: str | None = None
+    directory_id: str | None = None
     has_metadata: bool = False
     copy: Copy | None = None
     problem: str = ""
     obeyed_epoch: int = NO_EPOCH
     is_locked: bool = False
+    promised_epoch: int = NO_EPOCH
+    is_fenced: bool = False
+    is_settled: bool = False
+    is_last: bool = False
 
     def __str__(self) -> str:
         return f"{self.path} of node {self.node_id[:8]}"
@@ -87,8 +157,9 @@ class SurveyedDir:
 class Home:
     """Where the metadata is. ``new_cluster``: the id of the cluster that begins there, or empty.
 
-    ``least_epoch``: the highest epoch of a Controller that a log dir of the cluster has obeyed.
-    ``is_older_accepted``: whether the metadata counts though one may be higher than it knows.
+    ``least_epoch``: the highest epoch of a Controller that a log dir of the cluster has obeyed, or
+    a copy has promised to obey. ``is_older_accepted``: whether the metadata counts though one may
+    be higher than it knows.
     """
 
     node_id: str
@@ -119,8 +190,9 @@ def choose(
     there was a newer one.
 
     Raises SeveralClusters; MetadataInDoubt where copies have gone on apart, or one of several
-    cannot be read; OlderMetadata. Where no copy was found: MetadataUnreadable; LogLocked where
-    another process uses a log dir; MetadataMissing where there may be some that nobody has found.
+    cannot be read; MetadataIncomplete; OlderMetadata. Where no copy was found: MetadataUnreadable;
+    LogLocked where another process uses a log dir; MetadataMissing where there may be some that
+    nobody has found.
     """
     own_first = sorted(dirs, key=lambda entry: entry.node_id != own)
     # Without a record it is what a first start has left that was cut off.
@@ -128,9 +200,8 @@ def choose(
     unread = [entry for entry in own_first if entry.has_metadata and entry.copy is None]
     _check_one_cluster(copies)
     if copies:
-        if unread:
-            raise MetadataInDoubt(_listed([*copies, *unread]), "not all of them can be read")
         best = _best(copies)
+        check_complete(best, copies, unread)
         if not older_metadata:
             _check_newest(best, own_first)
         return Home(
@@ -147,6 +218,12 @@ def choose(
     return _new_home(own_first, own, new_id)
 
 
+def found_at(home: Home, dirs: Iterable[SurveyedDir]) -> SurveyedDir:
+    """What was found where the metadata is."""
+    place = home.node_id, home.log_dir
+    return next(entry for entry in dirs if (entry.node_id, entry.path) == place)
+
+
 def _check_one_cluster(copies: Iterable[SurveyedDir]) -> None:
     clusters = {entry.copy.cluster_id: entry for entry in copies if entry.copy is not None}
     if len(clusters) > 1:
@@ -156,13 +233,52 @@ def _check_one_cluster(copies: Iterable[SurveyedDir]) -> None:
 
 def _best(copies: Sequence[SurveyedDir]) -> SurveyedDir:
     """The dir with the newest copy, where the others are only older states of it."""
-    for one, other in combinations(copies, 2):
-        assert one.copy is not None
+    best = max(copies, key=age_of)
+    assert best.copy is not None
+    for other in copies:
         assert other.copy is not None
-        if not (one.copy.begins_with(other.copy) or other.copy.begins_with(one.copy)):
-            why = "each has records that the other has not"
-            raise MetadataInDoubt(_listed([one, other]), why)
-    return max(copies, key=_end)  # what begins with another has no lower epoch, either
+        if not other.copy.is_past_of(best.copy):
+            both = [entry for entry in copies if entry in (best, other)]
+            raise MetadataInDoubt(_listed(both), "each has records that the other has not")
+    return best
+
+
+def check_complete(
+    best: SurveyedDir, copies: Sequence[SurveyedDir], unread: Sequence[SurveyedDir]
+) -> None:
+    """Raise MetadataIncomplete where another copy may have committed records that the best lacks.
+
+    Raises MetadataInDoubt where nobody has written down which copies there are, and one of them
+    cannot be read.
+    """
+    assert best.copy is not None
+    if best.copy.in_sync is None:
+        if unread:
+            raise MetadataInDoubt(_listed([*copies, *unread]), "not all of them can be read")
+        return
+    if best.copy.is_stopped:
+        return
+    needed = dict(best.copy.in_sync)
+    if best.copy.controller_dir:
+        needed[best.copy.controller_dir] = best.copy.controller
+    epoch = best.copy.controller_epoch
+    latest = [entry for entry in copies if entry.copy and entry.copy.controller_epoch == epoch]
+    fenced = {entry.directory_id for entry in latest if entry.is_fenced}
+    others = {key for key, node in needed.items() if node != best.copy.controller}
+    if others and others <= fenced:
+        return
+    if any(entry.directory_id in others and entry.is_settled for entry in latest):
+        return
+    if any(entry.directory_id in needed.keys() - others and entry.is_last for entry in latest):
+        return
+    found = {entry.directory_id for entry in copies}
+    missed = [key for key in needed if key not in found]
+    if missed:
+        damaged = {entry.directory_id: entry for entry in unread}
+        listed = "; ".join(
+            _listed([damaged[key]]) if key in damaged else f"node {needed[key]}" for key in missed
+        )
+        raise MetadataIncomplete(f"{best}: {_described(best)}", listed, best.node or best.path)
 
 
 def _check_newest(best: SurveyedDir, dirs: Iterable[SurveyedDir]) -> None:
@@ -179,14 +295,19 @@ def _check_newest(best: SurveyedDir, dirs: Iterable[SurveyedDir]) -> None:
 
 
 def _least_epoch(dirs: Iterable[SurveyedDir], cluster_id: str) -> int:
-    """The highest epoch of a Controller that a log dir of the cluster has obeyed."""
-    epochs = [entry.obeyed_epoch for entry in dirs if entry.cluster_id == cluster_id]
+    """The highest epoch that a log dir of the cluster has obeyed, or a copy has promised."""
+    epochs = [
+        max(entry.obeyed_epoch, entry.promised_epoch)
+        for entry in dirs
+        if entry.cluster_id == cluster_id
+    ]
     return max(epochs, default=NO_EPOCH)
 
 
-def _end(entry: SurveyedDir) -> int:
+def age_of(entry: SurveyedDir) -> tuple[int, int]:
+    """The highest is the newest."""
     assert entry.copy is not None
-    return entry.copy.end
+    return entry.copy.controller_epoch, entry.copy.end
 
 
 def _check_readable(unread: Sequence[SurveyedDir]) -> None:

@@ -23,6 +23,7 @@ from raylog.actors.errors import NotLeader, UnknownTopicOrPartition
 from raylog.actors.messages import LogDirStatus
 from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
 from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import DirRecord, PartitionRecord, TopicRecord
 from raylog.cluster.controller.spread import short_key
@@ -38,7 +39,10 @@ SILENT = "has not reported for"
 METADATA = "metadata"
 METADATA_RESERVE = "metadata reserve"
 OLDER_METADATA = "older metadata"
+METADATA_COPIES = "copies of the metadata"
 UPKEEP_OF = "upkeep of "
+# Without a second copy of the metadata for longer than this is a problem: one is made in seconds.
+COPIES_PATIENCE_MS = 30_000
 # Upkeep actors that are missing for longer than this are a problem: one starts in seconds.
 UPKEEP_PATIENCE_MS = 30_000
 # What to do about a log dir that is offline.
@@ -116,8 +120,10 @@ class Snapshot:
     ``node_ids``: the nodes of the Ray cluster that take part, key -> Ray's id. ``without_upkeep``:
     nodes whose logs need an upkeep actor that does not run, key -> since when. ``failure``: why
     nothing can be changed. ``reserve_problem``: why the metadata's reserve is not whole.
-    ``is_in_charge``: whether this Controller has its epoch. ``now_ms``: by the clock of the
-    machine, as is ``without_upkeep``.
+    ``is_in_charge``: whether this Controller has its epoch. ``copies``: of the metadata, its own
+    log first. ``one_copy_since_ms``: since when no node has another one that is in sync; None while
+    one has. ``controller``: the key of the node that it runs on. ``now_ms``: by the clock of the
+    machine, as are all times here.
     """
 
     desired: Desired
@@ -127,6 +133,9 @@ class Snapshot:
     failure: RaylogError | None = None
     reserve_problem: RaylogError | None = None
     is_in_charge: bool = True
+    copies: tuple[CopyStatus, ...] = ()
+    one_copy_since_ms: int | None = None
+    controller: str = ""
     now_ms: int = 0
 
 
@@ -553,6 +562,26 @@ def without_upkeep(observed: Mapping[str, Observed]) -> set[str]:
         if report is not None and not set(report.upkeep_needed) <= set(report.upkeep):
             missing.add(key)
     return missing
+
+
+def missing_copies(snapshot: Snapshot) -> str:
+    """Why no other node has a copy of the metadata that is in sync; empty where one has.
+
+    Empty also where there is no other node that shall run, or the copy may just be under way.
+    """
+    since_ms = snapshot.one_copy_since_ms
+    if since_ms is None or snapshot.now_ms - since_ms <= COPIES_PATIENCE_MS:
+        return ""
+    whys = [
+        f"node {snapshot.node_ids.get(copy.node, copy.node)[:8]}: "
+        f"{copy.problem or 'its copy is being brought up to date'}"
+        for copy in snapshot.copies[1:]
+        if not snapshot.desired.is_stopped(copy.node)
+    ]
+    if not whys:
+        return ""
+    missing_s = (snapshot.now_ms - since_ms) // 1000
+    return f"the cluster's metadata has been on one disk only for {missing_s} s ({'; '.join(whys)})"
 
 
 def missing_upkeep(snapshot: Snapshot) -> dict[str, str]:

@@ -18,6 +18,7 @@ from raylog.actors.control import LogId
 from raylog.cluster.controller.records import (
     ClusterRecord,
     ControllerRecord,
+    CopiesRecord,
     DirRecord,
     NodeRecord,
     NodeState,
@@ -27,6 +28,7 @@ from raylog.cluster.controller.records import (
     PartitionRemovedRecord,
     ProducerIdsRecord,
     Record,
+    StoppedRecord,
     TopicRecord,
     TopicRemovedRecord,
 )
@@ -47,10 +49,19 @@ MOST_REMOVED_IDS = 10_000
 
 @dataclass(slots=True)
 class Desired:
-    """The fold. Only ``apply`` changes it."""
+    """The fold. Only ``apply`` changes it.
+
+    ``copies``: the keys of the nodes whose copies of the metadata have every record that counts,
+    that of the Controller included; none where nobody has written it down, so that the Controller's
+    is the only one. ``copy_dirs``: the ids of their log dirs, in that order. ``is_all_stopped``:
+    whether the last record says that the broker was stopped in order.
+    """
 
     cluster_id: str = ""
     controller_epoch: int = 0
+    copies: tuple[str, ...] = ()
+    copy_dirs: tuple[str, ...] = ()
+    is_all_stopped: bool = False
     next_producer_id: int = 0
     next_kafka_id: int = 0
     nodes: dict[str, NodeRecord] = field(default_factory=dict)  # by their key
@@ -71,6 +82,7 @@ class Desired:
 
     def apply(self, record: Record) -> None:
         """Take one record in."""
+        self.is_all_stopped = isinstance(record, StoppedRecord)
         match record:
             case ClusterRecord():
                 self.cluster_id = record.cluster_id
@@ -91,6 +103,8 @@ class Desired:
                 self._forget_topic(record.topic_id)
             case ProducerIdsRecord():
                 self.next_producer_id = record.next_id
+            case CopiesRecord():
+                self.copies, self.copy_dirs = record.nodes, record.directories
             case OldTopicRecord():
                 self._apply_old_topic(record)
             case OldTopicRemovedRecord():
@@ -232,6 +246,11 @@ class Desired:
     def dirs_of(self, node: str) -> list[DirRecord]:
         return [record for record in self.dirs.values() if record.node == node]
 
+    def dir_at(self, node: str, path: str) -> str:
+        """The id of a node's log dir, as it was recorded last; empty where it was not."""
+        ids = [record.directory_id for record in self.dirs_of(node) if record.path == path]
+        return ids[0] if len(ids) == 1 else ""
+
     def logs_at(self, node: str) -> list[LogId]:
         """The logs that a node has or shall make."""
         logs = self.logs_without_dir(node)
@@ -248,6 +267,14 @@ class Desired:
         """Whether a node shall not run, until somebody starts it."""
         return node is not None and self.state_of(node) == "stopped"
 
+    def keeps_copy(self, node: str) -> bool:
+        """Whether records count only when a copy of the metadata on this node has them."""
+        for directory_id, key in zip(self.copy_dirs, self.copies, strict=True):
+            directory = self.dirs.get(directory_id)  # a node may have another key by now
+            if node == (key if directory is None else directory.node):
+                return True
+        return False
+
     # -- promises ----------------------------------------------------------------------------------
 
     def validate(self) -> None:
@@ -260,6 +287,7 @@ class Desired:
         placed = [log for logs in (*self._of_dir.values(), *self._of_node.values()) for log in logs]
         assert len(placed) == len(self.partitions)
         assert set(placed) == set(self.partitions)
+        assert len(set(self.copies)) == len(self.copies) == len(self.copy_dirs)
         ids = [record.kafka_id for record in self.nodes.values()]
         ids += [record.kafka_id for record in self.partitions.values()]
         assert len(set(ids)) == len(ids), "a Kafka id was given twice"

@@ -1,9 +1,10 @@
 """What happens to the Controller's machine: its events."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from raylog.actors.control import Report
+from raylog.actors.control import MetadataKept, Report
+from raylog.actors.metadata_history import MetadataHistory
 from raylog.cluster.controller.commands import Command
 from raylog.cluster.controller.desired import Desired
 from raylog.storage.errors import DiskFull, RaylogError
@@ -17,7 +18,8 @@ class Started:
     ``node``: the key of the node that the Controller runs on. ``folder``: where the log is.
     ``least_epoch``: the highest epoch of a Controller that is known from the log dirs.
     ``accepts_older``: whether the metadata counts though a newer Controller was obeyed than it
-    knows. This is the first event, once.
+    knows. ``history``: of the records; it belongs to the machine, too. ``directory_id``: of the
+    log dir that they lie in; empty where it has none yet. This is the first event, once.
     """
 
     desired: Desired
@@ -25,6 +27,8 @@ class Started:
     folder: str = ""
     least_epoch: int = NO_EPOCH
     accepts_older: bool = False
+    history: MetadataHistory = field(default_factory=MetadataHistory)
+    directory_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +79,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """The records of an ``Append`` are on the disk.
+    """The records of an ``Append`` are on the Controller's own disk.
 
     ``shortage``: why the reserve was given up for them; None where there was room.
     """
@@ -99,6 +103,36 @@ class ReserveMade:
     problem: RaylogError | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A node's copy of the metadata has answered a push. ``token``: of the push."""
+
+    token: int
+    node: str
+    kept: MetadataKept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushFailed:
+    """It has not, or could not be asked."""
+
+    token: int
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whether:
+    """Ray says whether this process is still the Controller; None: it has not answered."""
+
+    is_still: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """The broker is being stopped in order: write that down, and nothing behind it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: once a second or more often."""
@@ -114,5 +148,9 @@ Event = (
     | Appended
     | AppendFailed
     | ReserveMade
+    | Kept
+    | PushFailed
+    | Whether
+    | Stopping
     | Tick
 )

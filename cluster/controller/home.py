@@ -1,103 +1,271 @@
-"""On which node the Controller starts: the one that has the newest copy of the metadata.
+"""Where a Controller begins: over the newest copy of the metadata, on whichever node that lies.
 
-A Ray cluster that is started afresh over old disks may be asked for a broker from any of its nodes.
-A task on each node looks at its log dirs (``surveying.py``), and ``copies.py`` decides. Where there
-is one node only, the Controller looks itself: that saves a process.
+Every life of a Controller looks at the log dirs of all nodes (``surveying.py``), and ``copies.py``
+decides which copy counts. Whoever starts a broker looks first, so that the Controller is put on the
+node that has it. Where Ray has started the Controller on another node, because the first one is
+lost or has come back late, the copy is brought here before it is opened::
+
+    survey of all nodes --> choose --> on this node:   open it
+                                  \\--> on another one: read it there, put it here, open it
+
+**The lost Controller.** Before anything is read, the copies in reach promise to take no record
+of it any more. Its last records are seen then, or they do not count. What it did alone is not seen.
+So Ray's head is asked whether it may have left a copy out (``witness.py``). Where that does not
+answer, a copy counts that promised so soon after it had heard of the lost one that that one cannot
+have left it out: it is *fenced*.
+
+**One copy only.** Metadata that does not say who keeps copies lies in one place. So it is moved,
+not copied: what it was read from is set aside there, as soon as it is on the disk here. Otherwise
+an older state of it could be taken for all there is.
 
 A log dir that another process has locked is looked at again for a moment: that process may be at
 its end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
+from raylog.actors.control import MetadataKept
 from raylog.actors.errors import NoLogDirs, RequestTimedOut
-from raylog.actors.node.broker_config import BrokerConfig, node_log_dirs
+from raylog.actors.node.metadata_copy import values_of
 from raylog.actors.partition.locking import lock_patiently
-from raylog.actors.runtime.calls import gather
-from raylog.actors.runtime.names import Node
-from raylog.actors.runtime.nodes import alive_nodes, own_node
-from raylog.actors.runtime.tasks import run_on_nodes
-from raylog.cluster.controller.copies import Home, SurveyedDir, choose
-from raylog.cluster.controller.surveying import Surveyor
-from raylog.storage.errors import LogMissing
-from raylog.storage.files import RealFileSystem
+from raylog.cluster.controller.copies import Home, SurveyedDir, choose, found_at
+from raylog.cluster.controller.observed import SUSPECT_MS
+from raylog.cluster.controller.putting import put_copy
+from raylog.cluster.controller.witness import Mark, is_last, is_settled
+from raylog.storage.clock import Clock
+from raylog.storage.errors import InvalidLogDir, LogMissing, RaylogError
+from raylog.storage.files import FileSystem
 from raylog.storage.state.properties import random_id
 
-# A task is a new process on each node.
-READ_TIMEOUT_S = 60.0
-# A Controller that cannot begin looks again and again.
-_SURVEYOR = Surveyor(RealFileSystem())
+# A Controller leaves a copy out when it has not heard of it for ``SUSPECT_MS``. A second less, for
+# clocks of which one is faster.
+FENCED_MS = SUSPECT_MS - 1_000
 
 
-def survey_node(node_id: str, config: BrokerConfig, *, may_begin: bool = True) -> list[SurveyedDir]:
-    """The log dirs of the node that this runs on. ``may_begin``: whether a cluster may begin."""
-    return _SURVEYOR.survey(node_id, node_log_dirs(config), tries_locks=may_begin)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What was found on the nodes. ``own``: Ray's id of the node that asks.
 
-
-def own_home(
-    node_id: str,
-    config: BrokerConfig,
-    *,
-    new_cluster: bool = False,
-    older_metadata: bool = False,
-    may_begin: bool,
-) -> Home:
-    """Where the metadata is on the node that this runs on, which is the only one.
-
-    ``may_begin``: False where a Controller has been here before, so there must be some. Raises as
-    ``choose`` does.
+    ``dirs``: of all nodes that have answered. ``errors``: by Ray's id of a node, why it has not.
     """
-    home = lock_patiently(
-        lambda: choose(
-            survey_node(node_id, config, may_begin=may_begin),
-            node_id,
-            new_id=random_id(),
-            new_cluster=new_cluster,
-            older_metadata=older_metadata,
-        )
-    )
-    if home.new_cluster and not may_begin:
-        raise LogMissing(home.log_dir, "the metadata is missing")
+
+    own: str
+    dirs: tuple[SurveyedDir, ...]
+    errors: dict[str, RaylogError]
+
+
+class Reach(Protocol):
+    """The way to the log dirs of all nodes. Each method waits, and raises why it failed."""
+
+    def has_managers(self) -> bool:
+        """Whether a LogManager runs on any node."""
+
+    def statuses(self) -> Sequence[MetadataKept]:
+        """What the copies of the LogManagers have; those that do not answer are left out."""
+
+    def promises(self, epoch: int) -> Sequence[MetadataKept]:
+        """As ``statuses``, and each has promised this epoch, or says why not."""
+
+    def marks(self) -> Sequence[Mark]:
+        """What Ray's head remembers of the Controllers before; none where it does not answer."""
+
+    def release(self, node_id: str) -> None:
+        """Have the LogManager of a node, if there is one, leave its copy alone for a moment."""
+
+    def survey(self, *, tries_locks: bool, only_own: bool = False) -> Survey:
+        """Look at all of them. ``tries_locks``: as of ``Surveyor.survey``.
+
+        ``only_own``: at those of the own node, which takes no process on the others.
+        """
+
+    def batches(self, entry: SurveyedDir) -> Sequence[bytes]:
+        """The record batches of a copy. Raises LogLocked where a Controller writes it."""
+
+    def set_aside(self, entry: SurveyedDir) -> None:
+        """Rename the folder of a copy; fine if it is gone. Raises LogLocked as ``batches``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a person has said. ``may_begin``: whether a cluster may begin where none was.
+
+    That is so at the first start of a broker, and never for a Controller that Ray starts again.
+    ``new_cluster``, ``older_metadata``: as of ``choose``.
+    """
+
+    may_begin: bool = False
+    new_cluster: bool = False
+    older_metadata: bool = False
+
+
+def find_home(reach: Reach, wanted: Wanted) -> tuple[Home, Survey]:
+    """Where the metadata is, and what else was found. Nothing is changed.
+
+    Raises as ``choose`` does; NoLogDirs; LogMissing; RequestTimedOut where no metadata was found,
+    but a node has not answered, which may have it.
+    """
+    return _find(reach, wanted, {})
+
+
+def begin_home(reach: Reach, fs: FileSystem, clock: Clock, wanted: Wanted) -> Home:
+    """Find the metadata for a Controller that begins here, and have it on this node.
+
+    The copies in reach take no record of the Controller before any more. Raises as ``find_home``
+    and ``bring_home`` do.
+    """
+    marks = reach.marks()
+    home = None if wanted.may_begin else _own_again(reach, marks)
+    if home is None:
+        home, survey = _find(reach, wanted, _fence(reach), marks)
+        home = bring_home(reach, fs, clock, home, survey)
+    reach.release(home.node_id)
     return home
 
 
-def find_home(
-    config: BrokerConfig, new_cluster: bool = False, older_metadata: bool = False
-) -> tuple[Node, Home | None]:
-    """The node where the Controller starts, and where the metadata is there.
+def _own_again(reach: Reach, marks: Sequence[Mark]) -> Home | None:
+    """Where the last Controller was on this node, and Ray knows of no later one; else None.
 
-    None: it is the only node, and the Controller looks itself. Raises as ``choose`` does;
-    RequestTimedOut where the metadata was not found, but a node has not answered, which may have
-    it.
+    Then nobody else can have more, and no other node is looked at.
     """
-    own, nodes = own_node(), alive_nodes()
-    if len(nodes) == 1:
-        return own, None
-    home = lock_patiently(
-        lambda: choose(
-            _survey_all(own, nodes, config),
-            own.node_id,
-            new_id=random_id(),
-            new_cluster=new_cluster,
-            older_metadata=older_metadata,
-        )
+    survey = reach.survey(tries_locks=False, only_own=True)
+    dirs = tuple(_judged(entry, {}, marks) for entry in survey.dirs)
+    has_last = any(
+        entry.is_last and entry.copy is not None and entry.copy.controller_dir == entry.directory_id
+        for entry in dirs
     )
-    return next(node for node in nodes if node.node_id == home.node_id), home
+    if not has_last:
+        return None
+    try:
+        return choose(dirs, survey.own, new_id="")
+    except RaylogError:  # the other nodes may have what is needed
+        return None
 
 
-def _survey_all(own: Node, nodes: Sequence[Node], config: BrokerConfig) -> list[SurveyedDir]:
-    """The log dirs of all nodes. Raises as ``find_home``."""
-    arguments = {node: (node.node_id, config) for node in nodes}
-    calls = run_on_nodes(survey_node, arguments, "looking at the log dirs")
-    # The errors are of nodes without log dirs, which cannot have the metadata.
-    read = gather(calls, READ_TIMEOUT_S)
-    read.raise_faults()
-    dirs = [entry for answer in read.answers.values() for entry in answer]
-    silent = [error for error in read.errors.values() if isinstance(error, RequestTimedOut)]
-    if silent and not any(entry.copy is not None for entry in dirs):
+def _fence(reach: Reach) -> dict[str, MetadataKept]:
+    """Have all copies in reach promise an epoch that is higher than all of theirs, by dir."""
+    seen = [max(kept.promised, kept.controller_epoch) for kept in reach.statuses()]
+    if not seen:
+        return {}
+    epoch = max(seen) + 1
+    return {
+        kept.directory_id: kept
+        for kept in reach.promises(epoch)
+        if kept.promised >= epoch and not kept.problem
+    }
+
+
+def _find(
+    reach: Reach,
+    wanted: Wanted,
+    promised: Mapping[str, MetadataKept],
+    marks: Sequence[Mark] = (),
+) -> tuple[Home, Survey]:
+    home, survey = lock_patiently(lambda: _look(reach, wanted, promised, marks))
+    if home.new_cluster and not wanted.may_begin:
+        raise LogMissing(home.log_dir, "the metadata is missing")
+    return home, survey
+
+
+def _look(
+    reach: Reach,
+    wanted: Wanted,
+    promised: Mapping[str, MetadataKept],
+    marks: Sequence[Mark],
+) -> tuple[Home, Survey]:
+    survey = reach.survey(tries_locks=wanted.may_begin)
+    dirs = tuple(_judged(entry, promised, marks) for entry in survey.dirs)
+    survey = replace(survey, dirs=dirs)
+    _check_answers(survey)
+    home = choose(
+        survey.dirs,
+        survey.own,
+        new_id=random_id(),
+        new_cluster=wanted.new_cluster,
+        older_metadata=wanted.older_metadata,
+    )
+    return home, survey
+
+
+def _judged(
+    entry: SurveyedDir, promised: Mapping[str, MetadataKept], marks: Sequence[Mark]
+) -> SurveyedDir:
+    found = entry.copy
+    if found is not None:
+        entry = replace(entry, is_last=is_last(marks, found.controller_epoch))
+    kept = promised.get(entry.directory_id or "")
+    if kept is None:
+        return entry
+    is_fenced = 0 <= kept.idle_ms <= FENCED_MS
+    most = max(kept.promised, entry.promised_epoch)
+    return replace(
+        entry,
+        promised_epoch=most,
+        is_fenced=is_fenced,
+        is_settled=found is not None and is_settled(marks, found.controller_epoch, found.copies_at),
+    )
+
+
+def _check_answers(survey: Survey) -> None:
+    """Raise why nothing can be decided by what was found."""
+    silent = [error for error in survey.errors.values() if isinstance(error, RequestTimedOut)]
+    if silent and not any(entry.copy is not None and entry.copy.end for entry in survey.dirs):
         raise silent[0]
-    if own in read.errors and not any(entry.has_metadata for entry in dirs):
-        raise read.errors[own]
-    if not dirs:
+    # The other errors are of nodes without log dirs, which cannot have the metadata.
+    own = survey.errors.get(survey.own)
+    if own is not None and not any(entry.has_metadata for entry in survey.dirs):
+        raise own
+    if not survey.dirs:
         raise NoLogDirs("no node has a log dir")
-    return dirs
+
+
+def bring_home(reach: Reach, fs: FileSystem, clock: Clock, home: Home, survey: Survey) -> Home:
+    """Have the metadata on the node that asks; returns where it is there.
+
+    Raises NoLogDirs where this node has no log dir for it; LogLocked where another Controller
+    writes it still, or a process uses the older copy here; LogMissing where it changes while it is
+    read; StorageError.
+    """
+    if home.node_id == survey.own:
+        return home
+    source = found_at(home, survey.dirs)
+    assert source.copy is not None, "it was chosen"
+    target = _target(survey, source)
+    batches = reach.batches(source)
+    end = sum(len(list(values_of(batch))) for batch in batches)
+    if end != source.copy.end:
+        why = f"it had {source.copy.end} records when it was found, and has {end} now"
+        raise LogMissing(str(source), why)
+    reach.release(survey.own)
+    try:
+        put_copy(fs, clock, target.path, batches, is_outdated=target.copy is not None)
+    except InvalidLogDir as error:
+        raise _no_place(error) from error
+    if source.copy.in_sync is None:
+        reach.set_aside(source)
+    return replace(home, node_id=survey.own, log_dir=target.path)
+
+
+def _target(survey: Survey, source: SurveyedDir) -> SurveyedDir:
+    """Where it goes on the own node: where a copy is already, or else into the first log dir."""
+    own = [entry for entry in survey.dirs if entry.node_id == survey.own]
+    assert source.copy is not None
+    cluster_id = source.copy.cluster_id
+    for entry in own:
+        if entry.copy is not None:
+            return entry
+    for entry in own:
+        if not entry.problem and entry.cluster_id in (None, cluster_id):
+            return entry
+    for entry in own:
+        if entry.has_metadata and entry.cluster_id == cluster_id:  # it is damaged
+            return entry
+    raise _no_place(survey.errors.get(survey.own) or "none of its log dirs can be used")
+
+
+def _no_place(why: object) -> NoLogDirs:
+    return NoLogDirs(
+        f"Ray has started the Controller on a node that has no log dir for the metadata ({why}); "
+        "`raylog stop` and `raylog start` put it on the node that has the newest copy"
+    )

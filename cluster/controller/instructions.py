@@ -67,6 +67,31 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Push:
+    """Send a node's copy what follows in the metadata log: ``Kept`` or ``PushFailed``.
+
+    That is the records from ``base`` on, and before ``end``; with none it is only asked. ``life``:
+    of the LogManager that it goes to; a push to another life of it is given up. The rest is as of
+    ``MetadataPush``, with ``heard_life`` for its ``life``.
+    """
+
+    token: int
+    node: str
+    life: str
+    epoch: int
+    base: int
+    digest: bytes
+    end: int
+    heard_life: str = ""
+    heard: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AskWhether:
+    """Ask Ray whether this process is still the Controller: ``Whether``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """Answer a request.
 
@@ -97,4 +122,4 @@ class Note:
     fields: Mapping[str, object] = field(default_factory=dict)
 
 
-Instruction = Append | MakeReserve | StartManager | Tell | Answer | Note
+Instruction = Append | MakeReserve | StartManager | Tell | Push | AskWhether | Answer | Note

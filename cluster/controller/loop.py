@@ -22,13 +22,15 @@ from raylog.actors.events import event as log_event
 from raylog.actors.events import warn
 from raylog.cluster.controller.describe import Snapshot, without_upkeep
 from raylog.cluster.controller.desired import Desired
-from raylog.cluster.controller.events import Appended, Event, NodesSeen, Started, Tick
+from raylog.cluster.controller.events import Event, NodesSeen, Tick
 from raylog.cluster.controller.instructions import (
     Answer,
     Append,
+    AskWhether,
     Instruction,
     MakeReserve,
     Note,
+    Push,
     StartManager,
     Tell,
 )
@@ -62,6 +64,12 @@ class Hands(Protocol):
     def tell(self, tell: Tell) -> None:
         """Send orders to a node's LogManager."""
 
+    def push(self, push: Push) -> None:
+        """Send a node's copy what follows in the metadata: ``Kept`` or ``PushFailed`` follows."""
+
+    def ask_whether(self) -> None:
+        """Ask Ray whether this is still the Controller: ``Whether`` follows."""
+
     def answer(self, answer: Answer) -> None:
         """Answer a request."""
 
@@ -85,6 +93,7 @@ class ControllerLoop:
         self._thread = threading.Thread(target=self._run, name="controller-loop", daemon=True)
         self._has_failed = False
         self._desired: Desired = machine.desired.copy()
+        self._counted = machine.counted  # so many records are in that
         self._node_ids: Mapping[str, str] = {}
         self._without_upkeep: dict[str, int] = {}
         self._snapshot = Snapshot(desired=self._desired)
@@ -153,8 +162,8 @@ class ControllerLoop:
             self._fail(self._machine.failure)
 
     def _publish(self, event: Event) -> None:
-        if isinstance(event, Started | Appended):
-            self._desired = self._machine.desired.copy()
+        if self._machine.counted != self._counted:
+            self._desired, self._counted = self._machine.desired.copy(), self._machine.counted
         observed = dict(self._machine.watched.nodes)
         now_ms = self._clock.now_ms()
         self._without_upkeep = {
@@ -168,6 +177,9 @@ class ControllerLoop:
             failure=self._machine.failure,
             reserve_problem=self._machine.reserve_problem,
             is_in_charge=self._machine.is_in_charge,
+            copies=self._machine.copies,
+            one_copy_since_ms=self._machine.one_copy_since_ms,
+            controller=self._machine.node,
             now_ms=now_ms,
         )
 
@@ -181,6 +193,10 @@ class ControllerLoop:
                 self._hands.start_manager(instruction.node)
             case Tell():
                 self._hands.tell(instruction)
+            case Push():
+                self._hands.push(instruction)
+            case AskWhether():
+                self._hands.ask_whether()
             case Answer():
                 self._hands.answer(instruction)
             case Note():

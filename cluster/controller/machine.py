@@ -2,17 +2,18 @@
 
 ::
 
-    Asked ------> commands.py --+                                 +--> waiting.py --> Answer
-                                +--> records --> Append ~~~~~~~~> Appended
+    Asked ------> pending.py ---+                                 +--> pending.py --> Answer
+                                +--> records --> Append ~~~~~~~~> Appended, Kept
     Reported ---> plan.py ------+                                 +--> fold (desired.py)
                      |                                                     |
                      +------------------ orders <--------------------------+
                                            |
                                       telling.py --> Tell
 
-A decision is a record first. There is one append at a time, a command is judged by the state of the
-moment it is appended, and nobody is told of what is not on the disk (``journal.py``). What a node
-reports is judged by the state of now (``observed.py``), so a late answer does no harm.
+A decision is a record first. There is one append at a time, and nobody is told of what is not on
+the disks (``journal.py``): those of the Controller and of all copies of the metadata that are in
+sync (``following.py``). What a node reports is judged by the state of now (``observed.py``), so a
+late answer does no harm.
 
 **In charge.** The first record of a Controller is its epoch, which is higher than every one in the
 log and on the log dirs of its node. It writes it when all nodes that answer have reported, and
@@ -27,74 +28,64 @@ nothing of it may look like what the lost one did.
 What is done elsewhere: reading and writing the log, finding the nodes, sending (the Ray shell).
 """
 
-from collections import deque
+import os
 from collections.abc import Iterable
-from copy import copy
+from dataclasses import replace
 
 from raylog.actors.control import LogId, Order, Report
-from raylog.actors.errors import NoLogDirs, NotController, OlderMetadata
+from raylog.actors.errors import NotLeader, OlderMetadata
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.names import log_manager_name
-from raylog.cluster.controller.begun import Begun, partition_named
 from raylog.cluster.controller.charge import Charge
-from raylog.cluster.controller.commands import (
-    AllocateProducerId,
-    AlterTopic,
-    CancelMove,
-    Command,
-    Commands,
-    LogDirOnline,
-    removing,
-)
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.events import (
     Appended,
     AppendFailed,
     Asked,
     Event,
+    Kept,
     NodesSeen,
+    PushFailed,
     Refused,
     Reported,
     ReserveMade,
     Silent,
     Started,
+    Stopping,
     Tick,
+    Whether,
 )
+from raylog.cluster.controller.following import CopyStatus, Following
 from raylog.cluster.controller.instructions import (
     Answer,
-    Answered,
     Append,
+    AskWhether,
     Instruction,
     MakeReserve,
     Note,
     StartManager,
     Tell,
 )
-from raylog.cluster.controller.journal import GROWING, InFlight, Journal, Purpose
+from raylog.cluster.controller.journal import InFlight, Journal, Purpose
 from raylog.cluster.controller.observed import SUSPECT_MS, Watched
+from raylog.cluster.controller.pending import Pending
 from raylog.cluster.controller.plan import Configs, Plan, plan
-from raylog.cluster.controller.producer_ids import ProducerIds
 from raylog.cluster.controller.records import (
     ControllerRecord,
+    CopiesRecord,
     DirRecord,
     NodeRecord,
     NodeState,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
+    StoppedRecord,
     TopicRecord,
     TopicRemovedRecord,
 )
 from raylog.cluster.controller.starts import Starts, is_left_running
 from raylog.cluster.controller.telling import Telling
-from raylog.cluster.controller.waiting import (
-    Altering,
-    Creating,
-    Ended,
-    View,
-    Waiting,
-)
-from raylog.storage.errors import DiskFull, RaylogError
+from raylog.storage.errors import RaylogError
 
 
 class ControllerMachine:
@@ -103,17 +94,16 @@ class ControllerMachine:
     def __init__(self, config: BrokerConfig) -> None:
         self.desired = Desired()
         self.watched = Watched()
-        self._config = config
         self._configs = Configs(config.topic_defaults)
         self._journal = Journal()
+        self._following = Following()
+        self._replaced: NotLeader | None = None  # this is not the Controller any more
+        self._is_stopping = False
+        self.counted = 0  # so many records count: all copies in sync have them
         self._telling = Telling()
-        self._ids = ProducerIds()
         self._charge = Charge(self.watched, self._telling)
         self._is_gathered = False  # whether commands may begin
         self._in_charge_ms = 0  # when it got its epoch
-        self._commands: deque[Asked] = deque()
-        self._undo: deque[tuple[Purpose, Creating]] = deque()
-        self._waiting: dict[int, Waiting] = {}
         self._starts = Starts()
         self._is_turn_of_plan = False  # after a command: they must not keep each other waiting
         self._dirty: set[str] = set()  # nodes for which something else may follow now
@@ -121,6 +111,14 @@ class ControllerMachine:
         self._doubts: dict[str, frozenset[LogId]] = {}
         self._now_ms = 0
         self._out: list[Instruction] = []
+        self._pending = Pending(
+            config, journal=self._journal, charge=self._charge, watched=self.watched, say=self._say
+        )
+
+    @property
+    def node(self) -> str:
+        """The key of the node that it runs on; empty before it has started."""
+        return self._charge.node
 
     @property
     def is_in_charge(self) -> bool:
@@ -135,12 +133,29 @@ class ControllerMachine:
     @property
     def failure(self) -> RaylogError | None:
         """Why nothing can be changed any more; None while all is well."""
-        return self.doubt or self._journal.failure
+        return self.doubt or self._replaced or self._journal.failure
 
     @property
     def reserve_problem(self) -> RaylogError | None:
         """Why the metadata's reserve is not whole; None while it is."""
         return self._journal.reserve.problem
+
+    @property
+    def one_copy_since_ms(self) -> int | None:
+        """Since when no node has a copy of the metadata that is in sync."""
+        return self._following.alone_since_ms
+
+    @property
+    def copies(self) -> tuple[CopyStatus, ...]:
+        """The copies of the metadata, its own log first."""
+        return tuple(
+            replace(entry, problem="its node is stopped") if self._is_to_stop(entry.node) else entry
+            for entry in self._following.statuses()
+        )
+
+    def _is_to_stop(self, key: str) -> bool:
+        """Whether a node's copy of the metadata is not to be kept up, since that is stopped."""
+        return key != self._charge.node and self.desired.is_stopped(key)
 
     def handle(self, event: Event, now_ms: int) -> list[Instruction]:
         """What to do after this. ``now_ms``: never goes back."""
@@ -162,25 +177,45 @@ class ControllerMachine:
                 if event.node in self.watched.nodes:
                     self._starts.silent(event.node, self._now_ms)
             case Asked():
-                self._commands.append(event)
+                self._pending.ask(event)
             case Appended():
-                done = self._journal.appended(event.token, event.shortage, self._now_ms)
-                self._appended(done)
+                self._written(event)
             case AppendFailed():
                 self._append_failed(event)
             case ReserveMade():
                 self._journal.reserve.made(event.problem, self._now_ms)
+            case Kept():
+                self._following.hear(event.token, event.node, event.kept, self._now_ms)
+                self._charge.hear_promise(*self._following.higher_promise)
+            case PushFailed():
+                self._following.fail(event.token, event.node, event.why, self._now_ms)
+            case Whether():
+                self._hear_whether(event.is_still)
+            case Stopping():
+                self._is_stopping = True
+                self._following.ask_all()
             case Tick():
                 pass
+        self._count()
         self._note_news(reserve_problem, doubt)
         self._go_on()
         return self._out
 
+    def _say(self, instruction: Instruction) -> None:
+        self._out.append(instruction)
+
     # -- events ------------------------------------------------------------------------------------
 
     def _start(self, event: Started) -> None:
-        self.desired = event.desired
+        self.desired, self.counted = event.desired, event.history.end
+        if not event.directory_id and self.desired.is_stopped(event.node):
+            # Its LogManager, which would report it, does not run.
+            known = self.desired.dir_at(event.node, os.path.dirname(event.folder))
+            event = replace(event, directory_id=known)
         self._charge.start(event)
+        self._pending.start(self.desired)
+        members = dict(zip(self.desired.copy_dirs, self.desired.copies, strict=True))
+        self._following.start(event.node, event.history, members, event.directory_id, self._now_ms)
 
     def _see(self, event: NodesSeen) -> None:
         for key in self.watched.see(event.nodes, self._now_ms):
@@ -190,6 +225,7 @@ class ControllerMachine:
             self._charge.forget(key)
             if key in self.watched.nodes:
                 self._starts.begin(key, self._now_ms)
+        self._following.see(self.watched.nodes)
         if event.actors is not None:
             self._see_ends(event.actors)
         # Where a node has left, a log dir of it may be taken over by another one.
@@ -226,20 +262,31 @@ class ControllerMachine:
         self.watched.under_way(report.node, under_way)
         self._starts.forget(report.node)
         self._charge.forget(report.node)
+        self._following.hear_report(report, self._charge.folder)
+
+    def _written(self, event: Appended) -> None:
+        """Records are on the own disk; they count when the copies have them."""
+        records = self._journal.being_written(event.token)
+        self._following.wrote(records, self._now_ms)
+        end = self._following.history.end
+        self._journal.written(event.token, event.shortage, end, self._now_ms)
+
+    def _count(self) -> None:
+        """Take in what all copies in sync have by now."""
+        while (done := self._journal.counting(self._following.counts_to)) is not None:
+            assert done.end is not None, "it was written"
+            self.counted = done.end
+            self._appended(done)
+
+    def _hear_whether(self, is_still: bool | None) -> None:
+        self._following.told(is_still, self._now_ms)
+        if is_still is False:
+            self._replaced = NotLeader("the broker", "another process is its Controller now")
 
     def _appended(self, done: InFlight) -> None:
         for record in done.records:
             self._apply(record)
-        if done.purpose is None:
-            return
-        request, command = done.purpose.request, done.purpose.command
-        if command is None:
-            self._out.append(Answer(request=request, error=done.purpose.error))
-        elif isinstance(command, AllocateProducerId) and (self._charge.is_outranked or self.doubt):
-            # Its epoch may have been another Controller's: no id of it is handed out.
-            self._commands.appendleft(Asked(request=request, command=command))
-        else:
-            self._begun(request, command, done.records)
+        self._pending.appended(done, self._now_ms)
 
     def _apply(self, record: Record) -> None:
         """Take it into what shall be, and note for whom something else follows from it."""
@@ -275,8 +322,10 @@ class ControllerMachine:
                         self.watched.under_way(key, frozenset())
                 self._dirty |= set(self.watched.nodes)
                 self._out.append(Note(name="in-charge", fields={"epoch": record.epoch}))
+            case CopiesRecord():
+                self._out.append(Note(name="metadata-copies", fields={"nodes": record.nodes}))
             case ProducerIdsRecord():
-                self._ids.written(record)
+                self._pending.ids.written(record)
 
     def _operated(self, record: NodeRecord, before: NodeState) -> None:
         """An operator wants something else of a node than ``before``."""
@@ -320,22 +369,28 @@ class ControllerMachine:
     def _go_on(self) -> None:
         if not self._charge.node:
             return
+        if self._replaced is not None:
+            self._refuse_if_failed()
+            return
         self._start_managers()
         if self.doubt is not None:
             self._refuse_if_failed()
             return  # the nodes serve on as they did
+        self._follow()
+        if self._is_stopping:
+            self._stop()
+            return
         self._refuse_if_stuck()
         if self._charge.is_outranked:
             self._refuse_if_failed()
             is_informed = self.is_in_charge or self._charge.has_heard_all(self._now_ms)
             if is_informed and self._journal.is_ready(self._now_ms):
-                record = ControllerRecord(epoch=self._charge.epoch, node=self._charge.node)
-                self._append([record])
+                self._append([self._charge.record()])
             return  # nobody obeys the epoch that it has
         if self._journal.reserve.is_due(self._now_ms):
             self._journal.reserve.begin()
             self._out.append(MakeReserve())
-        self._look_at_waiting()
+        self._pending.look(self._now_ms)
         self._refuse_if_failed()
         self._gather()
         if self._is_turn_of_plan:
@@ -346,56 +401,48 @@ class ControllerMachine:
             self._follow_plan()
         self._tell_nodes()
 
+    def _follow(self) -> None:
+        self._change_copies()
+        self._out += self._following.pushes(self.watched.nodes, self._now_ms)
+
+    def _change_copies(self) -> None:
+        """Write down which copies are in sync; one is dropped while records wait for it, too."""
+        if not self._journal.is_idle(self._now_ms):
+            return
+        may_join = self._journal.is_free and self.is_in_charge
+        change = self._following.change(
+            self._now_ms, may_join=may_join, is_stopped=self.desired.is_stopped
+        )
+        if isinstance(change, AskWhether):
+            self._out.append(change)
+        elif change is not None:
+            self._append([change])
+
+    def _stop(self) -> None:
+        """Write nothing any more but that the broker was stopped in order.
+
+        Not before every copy in sync has answered once more: where another Controller has begun
+        with one of them, this is not the end of the metadata.
+        """
+        self._pending.refuse_commands(NotLeader("the broker", "it is stopping"))
+        is_ready = self._journal.is_ready(self._now_ms)
+        is_ready = is_ready and self.is_in_charge and self._following.have_answered
+        if is_ready and not self.desired.is_all_stopped:
+            self._append([StoppedRecord()])
+
     def _start_managers(self) -> None:
         for key in self._starts.due(self.desired, self._now_ms):
             self._out.append(StartManager(node=key))
 
     def _refuse_if_failed(self) -> None:
         """Where nothing can be changed any more: tell everybody who waits for it."""
-        failure = self.failure
-        if failure is None:
-            return
-        requests = [asked.request for asked in self._commands]
-        requests += [purpose.request for purpose, _ in self._undo]
-        for request, waiting in list(self._waiting.items()):
-            needs_no_record = isinstance(waiting, Altering)
-            if self.doubt is not None or not needs_no_record:
-                del self._waiting[request]
-                requests.append(request)
-        self._commands.clear()
-        self._undo.clear()
-        # Itself, it would keep the frames of everybody who has raised it.
-        self._out += [Answer(request=request, error=copy(failure)) for request in requests]
+        if self.failure is not None:
+            self._pending.fail(self.failure)
 
     def _refuse_if_stuck(self) -> None:
         """Commands that wait for records which the disk has no room for need not wait."""
-        stuck = self._journal.stuck
-        if stuck is None or self._is_gathered:
-            return
-        while self._commands:
-            request = self._commands.popleft().request
-            self._out.append(Answer(request=request, error=copy(stuck)))
-
-    def _look_at_waiting(self) -> None:
-        view = View(
-            desired=self.desired,
-            observed=self.watched.nodes,
-            now_ms=self._now_ms,
-            stuck=self._journal.stuck,
-            refused=self._charge.refusing,
-        )
-        for request, waiting in list(self._waiting.items()):
-            ended = waiting.look(view)
-            if ended is None:
-                continue
-            del self._waiting[request]
-            if ended.is_undone and isinstance(waiting, Creating):
-                self._undo.append((Purpose(request=request, error=ended.error), waiting))
-            else:
-                self._answer(request, ended)
-
-    def _answer(self, request: int, ended: Ended) -> None:
-        self._out.append(Answer(request=request, value=ended.value, error=ended.error))
+        if self._journal.stuck is not None and not self._is_gathered:
+            self._pending.refuse_commands(self._journal.stuck)
 
     def _gather(self) -> None:
         """Commands may begin when every node obeys that is not silent, and its dirs are known.
@@ -431,104 +478,9 @@ class ControllerMachine:
 
     def _next_command(self) -> None:
         """Go on to the next command that changes something, and append that."""
-        while self._journal.is_free:
-            if self._undo:
-                purpose, creating = self._undo.popleft()
-                self._append_undo(purpose, creating)
-            elif self._commands and self._is_gathered:
-                asked = self._commands.popleft()
-                try:
-                    self._begin(asked.request, asked.command)
-                except RaylogError as error:
-                    self._out.append(Answer(request=asked.request, error=error))
-            else:
-                return
-
-    def _begin(self, request: int, command: Command) -> None:
-        if isinstance(command, AllocateProducerId) and self._has_answered_id(request):
-            return
-        records = self._records(command)
-        if getattr(command, "validate_only", False):
-            topics = [record for record in records if isinstance(record, TopicRecord)]
-            known = self.desired.topic_named(getattr(command, "name", ""))
-            self._out.append(Answer(request=request, value=topics[0] if topics else known))
-        elif records:
-            if isinstance(command, AlterTopic):
-                self._check_epoch_is_kept()
-            self._append(records, Purpose(request=request, command=command))
-        else:
-            self._begun(request, command, ())
-            self._look_at_waiting()  # nothing else may happen for a while
-
-    def _records(self, command: Command) -> tuple[Record, ...]:
-        """What the command changes. Raises DiskFull for what grows while there is no reserve."""
-        commands = Commands(self.desired, self.watched.nodes, self._now_ms, self._config)
-        shortage = self.reserve_problem
-        if not (isinstance(command, GROWING) and isinstance(shortage, DiskFull)):
-            return commands.records(command)
-        try:
-            records = commands.records(command)
-        except NoLogDirs:  # since all are full
-            raise copy(shortage) from None
-        if records:
-            raise copy(shortage)
-        return records
-
-    def _has_answered_id(self, request: int) -> bool:
-        """Whether there was a producer id left. NotLeader where none may be handed out."""
-        producer_id = self._ids.take(self.desired.controller_epoch)
-        if producer_id is not None:
-            self._out.append(Answer(request=request, value=producer_id))
-            return True
-        self._check_epoch_is_kept()
-        return False
-
-    def _check_epoch_is_kept(self) -> None:
-        """Raise NotController where a lost history may repeat what is numbered by the epoch.
-
-        That are ids and versions of configs. No disk but the metadata's has the epoch then.
-        """
-        epoch = self.desired.controller_epoch
-        if not any(seen.keeps(epoch) for seen in self.watched.nodes.values()):
-            raise NotController("the broker", "no log dir has the epoch of its Controller yet")
-
-    def _append_undo(self, purpose: Purpose, creating: Creating) -> None:
-        """Remove what was created in vain, as far as it is still there."""
-        partitions = self.desired.partitions
-        logs = [log for log in creating.logs if log in partitions]
-        if creating.is_new_topic:  # with what somebody has added to it meanwhile
-            logs = self.desired.logs_of(creating.topic_id)
-        records: list[Record] = [
-            *removing(self.desired, [log for log in logs if partitions[log].state != "removing"])
-        ]
-        if creating.is_new_topic and creating.topic_id in self.desired.topics:
-            records.append(TopicRemovedRecord(topic_id=creating.topic_id))
-        if records:
-            self._append(records, purpose)
-        else:
-            self._out.append(Answer(request=purpose.request, error=purpose.error))
-
-    def _begun(self, request: int, command: Command, records: tuple[Record, ...]) -> None:
-        """The command's records are written; answer it, or wait for what the nodes report."""
-        match command:
-            case AllocateProducerId():
-                self._out.append(Answer(request=request, value=self._first_id()))
-            case CancelMove() | LogDirOnline():
-                self._out.append(Answer(request=request, value=self._as_it_is(command)))
-            case _:
-                begun = Begun(self.desired, self._now_ms, self._config.num_partitions)
-                self._waiting[request] = begun.waiting(command, records)
-
-    def _first_id(self) -> int:
-        producer_id = self._ids.take(self.desired.controller_epoch)
-        assert producer_id is not None, "a block was written just now"
-        return producer_id
-
-    def _as_it_is(self, command: CancelMove | LogDirOnline) -> Answered:
-        if isinstance(command, CancelMove):
-            return partition_named(self.desired, command.name, command.number)
-        commands = Commands(self.desired, self.watched.nodes, self._now_ms, self._config)
-        return commands.log_dir(command)
+        wanted = self._pending.next(self._now_ms, may_begin=self._is_gathered)
+        if wanted is not None:
+            self._append(wanted.records, wanted.purpose)
 
     # -- the plan ----------------------------------------------------------------------------------
 
@@ -553,9 +505,11 @@ class ControllerMachine:
             if seen.report is None:
                 continue
             is_known = seen.obeys(self.desired.controller_epoch)
+            # A node ends when no record waits for its copy of the metadata any more.
+            is_told = is_known and not (self._is_to_stop(key) and self.desired.keeps_copy(key))
             orders = self._telling.orders(
                 seen.report,
-                self._orders.get(key, ()) if is_known else (),
+                self._orders.get(key, ()) if is_told else (),
                 self.desired.controller_epoch,
                 self._now_ms,
                 doubts=self._doubts.get(key, frozenset()),
@@ -571,15 +525,10 @@ class ControllerMachine:
     def validate(self) -> None:
         """Assert what holds after every event."""
         self.desired.validate()
+        self._following.validate()
         self.watched.validate()
         self._telling.validate()
-        asked = [entry.request for entry in self._commands]
-        undone = [purpose.request for purpose, _ in self._undo]
-        requests = [*asked, *undone, *self._waiting]
-        assert len(set(requests)) == len(requests), "a request is in two places"
-        if self.failure is not None:
-            assert not asked, "a command waits for a metadata log that has failed"
-            assert not undone, "something waits for a metadata log that has failed"
+        self._pending.validate(has_failed=self.failure is not None)
         for key, orders in self._orders.items():
             assert key in self.watched.nodes, "orders for a node that is away"
             logs = list(orders)

@@ -14,6 +14,8 @@ from contextlib import suppress
 from copy import copy
 from typing import Any
 
+from raylog.actors.metadata_history import MetadataHistory
+from raylog.actors.node.metadata_copy import CONFIG, batches_from, values_of
 from raylog.actors.partition.locking import lock_patiently
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.records import (
@@ -24,9 +26,7 @@ from raylog.cluster.controller.records import (
     encode,
 )
 from raylog.cluster.controller.reserve import PIECE_BYTES, Reserve
-from raylog.cluster.controller.wholeness import check_whole
 from raylog.storage.clock import Clock
-from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     DiskFull,
     LogMissing,
@@ -39,18 +39,15 @@ from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.log_dir import METADATA_PARTITION, make_usable
 from raylog.storage.names import DELETE_DIR_SUFFIX, doomed_folder
-from raylog.storage.records.decode import decode_records
+from raylog.storage.records.batch import read_header
 from raylog.storage.records.encode import encode_records
 from raylog.storage.records.scan import next_offset
 from raylog.storage.state.controller_epoch import NO_EPOCH
 from raylog.storage.state.properties import random_id, read_meta
+from raylog.storage.wholeness import check_whole
 
 # One read of the replay.
 REPLAY_BYTES = 1 << 20
-# All records of one decision are one batch: for a topic of 10,000 partitions more than 3 MB, and
-# names can be longer. By default a log takes 1 MiB.
-BATCH_BYTES = 64 << 20
-CONFIG = LogConfig(retention_ms=-1, max_message_bytes=BATCH_BYTES)
 
 
 class MetadataLog:
@@ -71,8 +68,8 @@ class MetadataLog:
         the first batch of a new cluster, so that no crash leaves metadata that is older than them.
 
         Without it the log must exist, and none of its records may be damaged: LogMissing. Raises
-        also LogLocked, InvalidLogDir, CorruptRecord where a newer raylog wrote it, and
-        StorageError.
+        also LogLocked, InvalidLogDir, CorruptRecord where a newer raylog wrote it,
+        and StorageError.
         """
         self._fs, self._clock, self._log_dir = fs, clock, log_dir
         self._reserve = Reserve(fs, log_dir)
@@ -139,6 +136,33 @@ class MetadataLog:
                     raise
                 shortage = error.with_traceback(None)
 
+    def values(self) -> Iterator[bytes]:
+        """The values of all records, in their order. Raises CorruptRecord."""
+        return _values_of(self._log)
+
+    @property
+    def end(self) -> int:
+        """How many records it has; any thread may ask."""
+        return self._log.log_end_offset
+
+    def history(self) -> MetadataHistory:
+        """What tells the log from its copies, as it was when it was opened."""
+        return MetadataHistory(self.values())
+
+    @property
+    def directory_id(self) -> str:
+        """Of its log dir; empty where the dir is new, or that cannot be read."""
+        try:
+            meta = read_meta(self._fs, self._log_dir)
+        except RaylogError:
+            return ""
+        return "" if meta is None else meta.directory_id
+
+    def batches(self, first: int, end: int, most_bytes: int) -> tuple[bytes, ...]:
+        """Whole batches from the record ``first`` on, and before ``end``; any thread may ask."""
+        found = batches_from(self._log, first, most_bytes) if first < end else ()
+        return tuple(batch for batch in found if read_header(batch).base_offset < end)
+
     def make_reserve(self) -> None:
         """Make the reserve whole. Raises as ``Reserve.make``."""
         self._reserve.make()
@@ -183,12 +207,16 @@ class MetadataLog:
 
 def records_of(log: Log) -> Iterator[Record]:
     """All records of the metadata log, in their order. Raises CorruptRecord."""
+    for value in _values_of(log):
+        yield decode(value)
+
+
+def _values_of(log: Log) -> Iterator[bytes]:
     offset = 0
     while (found := log.read(offset, REPLAY_BYTES)).size_bytes:
         batches = found.read()
         behind = next_offset(batches, offset, found.end_offset)
-        for record in decode_records(batches, start_offset=offset):
-            yield decode(record.value or b"")
+        yield from values_of(batches, offset)
         offset = behind
 
 

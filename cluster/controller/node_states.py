@@ -85,6 +85,8 @@ def waits_for(snapshot: Snapshot, key: str) -> str:
 
 
 def _until_stopped(snapshot: Snapshot, key: str, seen: Observed) -> str:
+    if key != snapshot.controller and snapshot.desired.keeps_copy(key):
+        return "its copy of the metadata is to be left out first"
     if seen.is_ended:
         return ""
     if seen.report is None:

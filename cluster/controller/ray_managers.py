@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from raylog.actors.control import Orders
+from raylog.actors.control import MetadataKept, MetadataPush, Orders
 from raylog.actors.errors import NotLeader
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.log_manager import LogManager, NodeSpec
@@ -19,6 +19,8 @@ from raylog.actors.runtime.stubs import LogManagerStub
 START_TIMEOUT_S = 60.0
 # It only puts the orders into its inbox.
 OBEY_TIMEOUT_S = 10.0
+# Its answer is waited for although the copy is dropped after 10 s: so long nothing else is sent.
+PUSH_TIMEOUT_S = 60.0
 # How long the name of an actor that was killed may stay.
 END_TIMEOUT_S = 10.0
 _INTERVAL_S = 0.05
@@ -98,6 +100,13 @@ class RayManagers:
         except BaseException:
             self._handles.pop(node, None)  # another one may run by now
             raise
+
+    def push(self, node: str, push: MetadataPush, given_up: "Future[None]") -> MetadataKept | None:
+        """Returns the answer, when it is on the disk there."""
+        handle = self._handles.get(node) or find(log_manager_name(node), self._namespace)
+        if handle is None:
+            raise NotLeader(log_manager_name(node), "it does not run")
+        return LogManagerStub(handle, node).metadata_push(push).get_unless(given_up, PUSH_TIMEOUT_S)
 
     def kill(self, node: str) -> None:
         self._handles.pop(node, None)

@@ -4,7 +4,7 @@ In the log ``__cluster_metadata-0`` each is a msgpack map with its kind and the 
 kind's layout::
 
     {kind: cluster,           v: 1, id}
-    {kind: controller,        v: 1, epoch, node}          the first record of a Controller's life
+    {kind: controller,        v: 1, epoch, node, directory}    the first of a Controller's life
     {kind: node,              v: 2, key, kafka_id, port, state}
     {kind: log-dir,           v: 1, id, node, path, state, why, life}
     {kind: topic,             v: 2, name, id, config: {key: value}, version}
@@ -13,6 +13,8 @@ kind's layout::
     {kind: partition-removed, v: 1, topic, topic_id, number}
     {kind: topic-removed,     v: 2, id}
     {kind: producer-ids,      v: 2, epoch, next}          ids below ``next`` may be in use
+    {kind: copies,            v: 1, nodes, dirs}          the copies that count, from here on
+    {kind: stopped,           v: 1}                       the last record before an orderly stop
 
 An older raylog wrote topics with their partitions in one record, and knew no epochs; these are
 still read::
@@ -61,11 +63,14 @@ class ClusterRecord:
 class ControllerRecord:
     """A Controller is in charge from here on. ``node``: the key of the node that it runs on.
 
-    Without a node it is the last one before a new cluster, of which only the epoch is known.
+    ``directory``: the id of the log dir where it has the metadata; empty where that dir has none
+    yet, and of older raylogs, which do not read it. Without a node it is the last one before a new
+    cluster, of which only the epoch is known.
     """
 
     epoch: int
     node: str
+    directory: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +154,27 @@ class ProducerIdsRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CopiesRecord:
+    """The copies of the metadata that have every record that counts, from this one on.
+
+    ``nodes``: the keys of their nodes, that of the Controller included. ``directories``: the ids
+    of the log dirs that they lie in, in the same order: a node without a label has another key
+    after each of its starts.
+    """
+
+    nodes: tuple[str, ...]
+    directories: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppedRecord:
+    """The broker was stopped in order: all copies that count have this record.
+
+    While it is the last one, no Controller has gone on behind it.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OldTopicRecord:
     """A topic with a log dir for each partition, all of which serve (version 1)."""
 
@@ -173,6 +199,8 @@ Record = (
     | PartitionRemovedRecord
     | TopicRemovedRecord
     | ProducerIdsRecord
+    | CopiesRecord
+    | StoppedRecord
     | OldTopicRecord
     | OldTopicRemovedRecord
 )
@@ -191,7 +219,7 @@ def _fields_of(record: Record) -> dict[str, Any]:
         case ClusterRecord():
             return {"kind": "cluster", "v": 1, "id": record.cluster_id}
         case ControllerRecord():
-            return {"kind": "controller", "v": 1, "epoch": record.epoch, "node": record.node}
+            return _controller_fields(record)
         case NodeRecord():
             numbers = {"kafka_id": record.kafka_id, "port": record.port}
             return {"kind": "node", "v": 2, "key": record.key, **numbers, "state": record.state}
@@ -214,7 +242,19 @@ def _fields_of(record: Record) -> dict[str, Any]:
             return {"kind": "topic-removed", "v": 2, "id": record.topic_id}
         case ProducerIdsRecord():
             return {"kind": "producer-ids", "v": 2, "epoch": record.epoch, "next": record.next_id}
+        case CopiesRecord():
+            nodes, dirs = list(record.nodes), list(record.directories)
+            return {"kind": "copies", "v": 1, "nodes": nodes, "dirs": dirs}
+        case StoppedRecord():
+            return {"kind": "stopped", "v": 1}
     raise AssertionError(f"{record} is of version 1, which nobody writes")
+
+
+def _controller_fields(record: ControllerRecord) -> dict[str, Any]:
+    fields = {"kind": "controller", "v": 1, "epoch": record.epoch, "node": record.node}
+    if record.directory:
+        fields["directory"] = record.directory
+    return fields
 
 
 def _dir_fields(record: DirRecord) -> dict[str, Any]:
@@ -317,7 +357,9 @@ def _read_old_topic(fields: Mapping[str, Any]) -> OldTopicRecord:
 
 _READERS: dict[tuple[object, object], Callable[[Mapping[str, Any]], Record]] = {
     ("cluster", 1): lambda fields: ClusterRecord(cluster_id=fields["id"]),
-    ("controller", 1): lambda fields: ControllerRecord(epoch=fields["epoch"], node=fields["node"]),
+    ("controller", 1): lambda fields: ControllerRecord(
+        epoch=fields["epoch"], node=fields["node"], directory=fields.get("directory", "")
+    ),
     ("node", 1): lambda fields: NodeRecord(
         key=fields["key"], kafka_id=fields["kafka_id"], port=fields["port"]
     ),
@@ -338,4 +380,8 @@ _READERS: dict[tuple[object, object], Callable[[Mapping[str, Any]], Record]] = {
     ("producer-ids", 2): lambda fields: ProducerIdsRecord(
         epoch=fields["epoch"], next_id=fields["next"]
     ),
+    ("copies", 1): lambda fields: CopiesRecord(
+        nodes=tuple(fields["nodes"]), directories=tuple(fields["dirs"])
+    ),
+    ("stopped", 1): lambda fields: StoppedRecord(),
 }

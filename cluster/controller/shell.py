@@ -6,6 +6,7 @@
                                       |
     node watch, reports, users --> ControllerLoop --+--> Appender --> MetadataLog
                                                     +--> Managers --> LogManagers of the nodes
+                                                    +--> Pushing --> their copies of the metadata
                                                     +--> Requests --> users
 
 Who reaches the LogManagers, and how, is an argument (``managers.LogManagers``).
@@ -14,6 +15,7 @@ Who reaches the LogManagers, and how, is an argument (``managers.LogManagers``).
 import logging
 import time
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from raylog.actors.errors import RequestTimedOut
 from raylog.actors.events import warn
@@ -21,12 +23,13 @@ from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.appending import Appender
 from raylog.cluster.controller.asking import Commanding, Lookups
 from raylog.cluster.controller.describe import Snapshot, has_settled, is_settled
-from raylog.cluster.controller.events import Event, NodesSeen, Started
-from raylog.cluster.controller.instructions import Answer, Append, Tell
+from raylog.cluster.controller.events import Event, NodesSeen, Started, Stopping
+from raylog.cluster.controller.instructions import Answer, Append, Push, Tell
 from raylog.cluster.controller.loop import ControllerLoop
 from raylog.cluster.controller.machine import ControllerMachine
 from raylog.cluster.controller.managers import LogManagers, Managers, is_passing
 from raylog.cluster.controller.metadata_log import MetadataLog
+from raylog.cluster.controller.pushing import CopyHolders, Pushing
 from raylog.cluster.controller.requests import Requests
 from raylog.storage.clock import Clock, SteadyClock
 from raylog.storage.errors import RaylogError, StorageError
@@ -41,6 +44,10 @@ END_TIMEOUT_S = 10.0
 _INTERVAL_S = 0.05
 
 
+class Reach(LogManagers, CopyHolders, Protocol):
+    """The way to the nodes' LogManagers, and to their copies of the metadata."""
+
+
 class ControllerShell:
     """A Controller from the opening of its metadata on. ``put`` takes events in any thread."""
 
@@ -49,15 +56,18 @@ class ControllerShell:
         config: BrokerConfig,
         metadata: MetadataLog,
         node: str,
-        managers: LogManagers,
+        managers: Reach,
         *,
         failed: Callable[[BaseException], None],
         others: Callable[[], Mapping[str, str]] = dict,
         clock: Clock | None = None,
         least_epoch: int = NO_EPOCH,
         accepts_older: bool = False,
+        is_controller: Callable[[], bool] = lambda: True,
     ) -> None:
         """``node``: the key of the node that this runs on. ``failed``: as of the loop.
+
+        ``is_controller``: whether Ray still takes this process for the Controller; it may wait.
 
         ``others``: Ray's id of a node that takes no part -> why. ``clock``: that of the machine.
         ``least_epoch``, ``accepts_older``: as of ``Started``.
@@ -70,6 +80,7 @@ class ControllerShell:
         self._appender = Appender(metadata, self._loop.put)
         self._is_appender_ended = False
         self._managers = Managers(managers, self._loop.put)
+        self._pushing = Pushing(self.cluster_id, metadata, managers, is_controller, self._loop.put)
         problems = self._managers.problems
         self.lookups = Lookups(config, self._snapshot, problems, others)
         self.commanding = Commanding(self._loop.put, self._requests, self._snapshot, problems)
@@ -80,6 +91,8 @@ class ControllerShell:
             folder=metadata.folder,
             least_epoch=least_epoch,
             accepts_older=accepts_older,
+            history=metadata.history(),
+            directory_id=metadata.directory_id,
         )
         self._loop.handle(started)
 
@@ -90,6 +103,7 @@ class ControllerShell:
         """Something happened. Returns at once."""
         if isinstance(event, NodesSeen):
             self._managers.keep(event.nodes)
+            self._pushing.keep(event.nodes)
         self._loop.put(event)
 
     # -- the machine's hands -----------------------------------------------------------------------
@@ -105,6 +119,12 @@ class ControllerShell:
 
     def tell(self, tell: Tell) -> None:
         self._managers.tell(tell.node, tell.orders)
+
+    def push(self, push: Push) -> None:
+        self._pushing.push(push)
+
+    def ask_whether(self) -> None:
+        self._pushing.ask_whether()
 
     def answer(self, answer: Answer) -> None:
         self._requests.answer(answer)
@@ -144,6 +164,22 @@ class ControllerShell:
         if is_over:
             raise RequestTimedOut("the LogManager of this node", round(OWN_NODE_TIMEOUT_S * 1000))
 
+    def write_stopped(self, timeout_s: float) -> bool:
+        """Write down that the broker is stopped in order, before ``leave``.
+
+        All copies in sync have that when it is true. False where one of them does not answer in
+        time, or nothing can be written: the next start has to find them all.
+        """
+        if not self._loop.snapshot.is_in_charge:
+            return False
+        self._loop.put(Stopping())
+        end_s = time.monotonic() + timeout_s
+        while not self._loop.snapshot.desired.is_all_stopped:
+            if self._loop.snapshot.failure is not None or time.monotonic() > end_s:
+                return False
+            time.sleep(_INTERVAL_S)
+        return True
+
     def leave(self, why: RaylogError, *, is_end: bool = True) -> None:
         """Say nothing to anybody any more; all who wait get ``why``.
 
@@ -152,6 +188,7 @@ class ControllerShell:
         self._loop.stop(END_TIMEOUT_S)
         self._requests.close(why)
         self._managers.stop(END_TIMEOUT_S, is_end=is_end)
+        self._pushing.stop(END_TIMEOUT_S)
         self._is_appender_ended = self._appender.stop(END_TIMEOUT_S)
 
     def make_room(self) -> None:

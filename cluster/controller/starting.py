@@ -1,19 +1,31 @@
 """A Controller that runs on Ray: its shell, the watch over the nodes, and the metadata's home."""
 
+import logging
 from collections.abc import Callable
 
+from raylog.actors.events import warn
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.names import Node
+from raylog.actors.runtime.nodes import is_still_own_actor
 from raylog.cluster.controller.asking import Commanding, Lookups
 from raylog.cluster.controller.copies import Home
 from raylog.cluster.controller.events import Event
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.ray_managers import RayManagers
 from raylog.cluster.controller.ray_nodes import NodeWatch
+from raylog.cluster.controller.ray_reach import RayNotes
 from raylog.cluster.controller.shell import ControllerShell
+from raylog.cluster.controller.witness import Witness
 from raylog.storage.clock import SystemClock
 from raylog.storage.errors import RaylogError
 from raylog.storage.files import RealFileSystem
+from raylog.storage.state.properties import random_id
+
+logger = logging.getLogger(__name__)
+
+# A copy of the metadata that hangs is waited for so long at the end of a broker. Without its answer
+# the next start has to find all copies.
+STOP_TIMEOUT_S = 5.0
 
 
 class RunningController:
@@ -40,6 +52,7 @@ class RunningController:
         )
         try:
             self.cluster_id = metadata.desired.cluster_id
+            witness = _witness(namespace, metadata)
             self._watch = NodeWatch(namespace, self.put)
             managers = RayManagers(namespace, config, self.cluster_id, self._watch.node)
             self._shell = ControllerShell(
@@ -51,6 +64,7 @@ class RunningController:
                 others=lambda: self._watch.others,
                 least_epoch=home.least_epoch,
                 accepts_older=home.accepts_older,
+                is_controller=lambda: _may_leave_out(witness, metadata),
             )
         except BaseException:  # the next try must find the log unlocked
             metadata.close()
@@ -78,7 +92,9 @@ class RunningController:
         self._shell.wait_until_serving(is_stopped_after)
 
     def leave(self, why: RaylogError, *, is_end: bool = True) -> None:
-        """See ``ControllerShell.leave``."""
+        """See ``ControllerShell.leave``; the end of the broker is written down first."""
+        if is_end:
+            self._shell.write_stopped(STOP_TIMEOUT_S)
         self._watch.stop()
         self._shell.leave(why, is_end=is_end)
 
@@ -89,3 +105,19 @@ class RunningController:
     def close(self) -> bool:
         """Close the metadata, after ``leave``; returns whether that was in order."""
         return self._shell.close()
+
+
+def _witness(namespace: str, metadata: MetadataLog) -> Witness:
+    """The witness of a life that begins over this metadata."""
+    witness = Witness(RayNotes(), namespace, random_id())
+    try:
+        witness.begin(metadata.desired.controller_epoch)
+    except Exception as error:  # whatever Ray raises; before a copy is left out it must answer
+        warn(logger, "no-witness", why=error)
+    return witness
+
+
+def _may_leave_out(witness: Witness, metadata: MetadataLog) -> bool:
+    """Whether a copy may be left out, which Ray's head knows then. Raises what Ray raises."""
+    witness.ask(metadata.end)
+    return is_still_own_actor()

@@ -19,6 +19,7 @@ from raylog.cluster.controller.describe import (
     PartitionDescription,
     TopicDescription,
 )
+from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.node_states import NodeDescription
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
@@ -68,6 +69,9 @@ class ControllerStub:
     def log_dir_online(self, log_dir: str, node: str | None = None) -> Call[str]:
         call = self.handle.log_dir_online.remote(log_dir, node)
         return Call(call, f"using {log_dir} again")
+
+    def metadata_copies(self) -> Call[tuple[CopyStatus, ...]]:
+        return Call(self.handle.metadata_copies.remote(), "the copies of the metadata")
 
     def problems(self) -> Call[dict[str, str]]:
         return Call(self.handle.problems.remote(), "the Controller's problems")

@@ -5,7 +5,6 @@ as its recovery will. Where a cluster may begin, the lock of each log dir is tri
 once.
 """
 
-import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -14,18 +13,20 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
-from raylog.cluster.controller.copies import DIGEST_BYTES, Copy, SurveyedDir
+from raylog.actors.metadata_history import MetadataHistory
+from raylog.actors.node.metadata_copy import values_of
+from raylog.cluster.controller.copies import Copy, SurveyedDir
 from raylog.cluster.controller.desired import Desired
-from raylog.cluster.controller.records import decode
-from raylog.cluster.controller.wholeness import check_whole
+from raylog.cluster.controller.records import ControllerRecord, CopiesRecord, decode
 from raylog.storage.errors import LogLocked, OutOfResources, RaylogError
 from raylog.storage.files import FileSystem
 from raylog.storage.log_dir import LOCK_FILE, METADATA_PARTITION
 from raylog.storage.names import LOG_SUFFIX, base_offsets, segment_file
-from raylog.storage.records.decode import decode_records
+from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.scan import scan_batches
 from raylog.storage.state.controller_epoch import NO_EPOCH, read_controller_epoch
 from raylog.storage.state.properties import read_meta
+from raylog.storage.wholeness import check_whole
 
 # For all log dirs of a node. A healthy disk takes milliseconds.
 ANSWER_TIMEOUT_S = 10.0
@@ -50,16 +51,16 @@ class Surveyor:
         self._looks: dict[str, _Look] = {}
 
     def survey(
-        self, node_id: str, paths: Sequence[str], *, tries_locks: bool = False
+        self, node_id: str, paths: Sequence[str], *, node: str = "", tries_locks: bool = False
     ) -> list[SurveyedDir]:
         """What lies in each of a node's log dirs, in their order.
 
-        ``tries_locks``: find out also which of them another process has locked. Raises
-        OutOfResources where a thread cannot be started.
+        ``node``: its key. ``tries_locks``: find out also which of them another process has locked.
+        Raises OutOfResources where a thread cannot be started.
         """
         looks = [self._look_at(node_id, path, tries_locks) for path in paths]
         self._wait([look.ended for look in looks if not look.is_late])
-        return [look.result() for look in looks]
+        return [replace(look.result(), node=node) for look in looks]
 
     def _look_at(self, node_id: str, path: str, tries_locks: bool) -> "_Look":
         """A look that has begun; the one of before where that has not ended."""
@@ -116,9 +117,12 @@ class _Look:
         self._found = replace(self._found, has_metadata=fs.is_dir(folder))
         meta = read_meta(fs, path)
         if meta is not None:
-            self._found = replace(self._found, cluster_id=meta.cluster_id)
+            self._found = replace(
+                self._found, cluster_id=meta.cluster_id, directory_id=meta.directory_id
+            )
         if self._found.has_metadata:
-            self._found = replace(self._found, copy=_read(fs, folder))
+            promised = _obeyed_epoch(fs, folder)
+            self._found = replace(self._found, promised_epoch=promised, copy=_read(fs, folder))
 
 
 def _is_locked(fs: FileSystem, path: str) -> bool:
@@ -135,7 +139,7 @@ def _is_locked(fs: FileSystem, path: str) -> bool:
 
 
 def _obeyed_epoch(fs: FileSystem, path: str) -> int:
-    """The highest epoch of a Controller that a log dir has obeyed; -1 where it does not say."""
+    """The highest epoch that a log dir has obeyed, or a copy promised to; -1 for none known."""
     try:
         return read_controller_epoch(fs, path)
     except RaylogError:  # the node says it when it opens the dir, and does not use it
@@ -148,25 +152,57 @@ def _read(fs: FileSystem, folder: str) -> Copy:
     Raises LogMissing as ``check_whole`` does, and CorruptRecord where a newer raylog wrote it.
     """
     check_whole(fs, folder)
-    digests = bytearray()
-    desired = Desired()
-    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    for value in _values(fs, folder):
-        digest.update(len(value).to_bytes(8, "big") + value)
-        digests += digest.digest()
-        desired.apply(decode(value))
-    return Copy(
-        cluster_id=desired.cluster_id,
-        controller_epoch=desired.controller_epoch,
-        topics=len(desired.topics),
-        digests=bytes(digests),
-    )
+    reader = CopyReader()
+    for batch in batches_of(fs, folder):
+        for value in values_of(batch):
+            reader.take(value)
+    return reader.copy()
 
 
-def _values(fs: FileSystem, folder: str) -> Iterator[bytes]:
+class CopyReader:
+    """Reads a copy record by record."""
+
+    def __init__(self) -> None:
+        self._desired = Desired()
+        self._history = MetadataHistory()
+        self._controller: ControllerRecord | None = None
+        self._ruled_from = self._copies_at = -1
+
+    def take(self, value: bytes) -> None:
+        """The value of the next record. Raises CorruptRecord where a newer raylog wrote it."""
+        record = decode(value)
+        if isinstance(record, ControllerRecord):
+            self._controller = record
+        elif isinstance(record, CopiesRecord):
+            self._copies_at = self._history.end
+            if self._ruled_from < 0:
+                self._ruled_from = self._copies_at
+        self._history.add(value)
+        self._desired.apply(record)
+
+    def copy(self) -> Copy:
+        """What was read so far."""
+        desired, controller = self._desired, self._controller
+        is_ruled = self._ruled_from >= 0
+        return Copy(
+            cluster_id=desired.cluster_id,
+            controller_epoch=desired.controller_epoch,
+            topics=len(desired.topics),
+            digests=self._history.digests,
+            controller="" if controller is None else controller.node,
+            controller_dir="" if controller is None else controller.directory,
+            in_sync=dict(zip(desired.copy_dirs, desired.copies, strict=True)) if is_ruled else None,
+            ruled_from=self._ruled_from,
+            is_stopped=desired.is_all_stopped,
+            copies_at=self._copies_at,
+        )
+
+
+def batches_of(fs: FileSystem, folder: str) -> Iterator[memoryview]:
+    """The record batches in a folder of the metadata, up to a torn end. This only reads."""
     for base_offset in base_offsets(fs.list_dir(folder)):
         path = os.path.join(folder, segment_file(base_offset, LOG_SUFFIX))
         content = memoryview(fs.read_file(path))
         whole = content[: scan_batches(content, verify=True).end]
-        for record in decode_records(whole):
-            yield record.value or b""
+        for position, header in iter_batches(whole):
+            yield whole[position : position + header.size_bytes]

@@ -56,7 +56,7 @@ class View:
     """What shall be and what is, at one moment.
 
     ``stuck``: why no record can be written, not even in the metadata's reserve. ``refused``: the
-    nodes whose LogManager cannot be started.
+    nodes whose LogManager cannot be started. ``controller``: the key of the Controller's node.
     """
 
     desired: Desired
@@ -64,6 +64,7 @@ class View:
     now_ms: int
     stuck: DiskFull | None = None
     refused: Collection[str] = ()
+    controller: str = ""
 
     def seen(self, log: LogId) -> Observed | None:
         """The node that has a log, or shall make it; None while it is away, or has ended."""
@@ -288,7 +289,12 @@ class Operating:
     since_ms: int
 
     def look(self, view: View) -> Ended | None:
-        snapshot = Snapshot(desired=view.desired, observed=view.observed, now_ms=view.now_ms)
+        snapshot = Snapshot(
+            desired=view.desired,
+            observed=view.observed,
+            controller=view.controller,
+            now_ms=view.now_ms,
+        )
         error = replaced(snapshot, self.node, self.state)
         if error is not None:
             return Ended(error=error)

@@ -18,6 +18,7 @@ from raylog.cluster.controller.describe import (
     MANAGER_LEARNS,
     MANAGER_STARTS,
     METADATA,
+    METADATA_COPIES,
     METADATA_RESERVE,
     OLDER_METADATA,
     ONLINE_AGAIN,
@@ -95,8 +96,22 @@ def findings(facts: Facts) -> list[Finding]:
 
 def notes(facts: Facts) -> list[Finding]:
     """What is worth knowing, and no problem."""
-    found = (*_operated(facts), *mended(facts), *_shared_dirs(facts))
+    found = (*_operated(facts), *mended(facts), *_shared_dirs(facts), *_one_copy(facts))
     return sorted(found, key=lambda finding: finding.what)
+
+
+def _one_copy(facts: Facts) -> Iterator[Finding]:
+    """On a cluster of one node the metadata is on one disk, as everything is."""
+    if len(facts.nodes) == 1:
+        yield Finding(
+            severity=INFO,
+            subject="metadata",
+            what=(
+                "there is one copy of the cluster's metadata, since the cluster has one node: back "
+                "it up with the log dirs"
+            ),
+            todo="nothing",
+        )
 
 
 def _operated(facts: Facts) -> Iterator[Finding]:
@@ -207,6 +222,20 @@ def _metadata(facts: Facts) -> Iterator[Finding]:
             todo=(
                 "raylog stop; then put the newer metadata back and start the broker, or start it "
                 "once with --older-metadata (docs/OPERATIONS.md, Backup)"
+            ),
+        )
+    copies = facts.problems.get(METADATA_COPIES)
+    if copies is not None:
+        yield Finding(
+            severity=WARNING,
+            subject="metadata",
+            what=(
+                f"{copies}. If its disk is lost, all topics are: nobody knows any more which "
+                "folders belong to which partition"
+            ),
+            todo=(
+                "bring the nodes that are named here back, or repair the cause: a copy is made and "
+                "brought up to date by itself"
             ),
         )
     for subject, problem in facts.problems.items():
@@ -401,9 +430,9 @@ def _strays(log_dir: LogDirStatus, subject: str) -> Finding:
             "nobody reads or removes them"
         ),
         todo=(
-            "if a partition lacks its records, bring its folder back as docs/OPERATIONS.md says "
-            "(A partition that is lost). Only if nobody needs the records any more, remove the "
-            "folder"
+            "if a partition lacks its records, `raylog topic adopt` takes its folder in again "
+            "(docs/OPERATIONS.md, Folders that were set aside). Only if nobody needs the records "
+            "any more, remove the folder"
         ),
     )
 

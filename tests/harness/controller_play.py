@@ -10,6 +10,10 @@
     start a                                      have a LogManager run there
     note in-charge
     make the reserve                             of the metadata; ``play.makes_reserve()``
+    push b 3-5                                   the records 3 and 4; ``play.keeps("b")``. Shown of
+                                                 nodes in ``play.followed``, as are
+    probe b                                      pushes without records
+    am I the Controller?                         ``play.says_whether(True)``
 """
 
 from collections.abc import Callable
@@ -19,6 +23,7 @@ from raylog.actors.control import (
     Create,
     End,
     KeepOut,
+    MetadataPush,
     Move,
     Order,
     Orders,
@@ -28,7 +33,9 @@ from raylog.actors.control import (
     SetAside,
     Stop,
 )
+from raylog.actors.metadata_history import MetadataHistory
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.metadata_copy import MetadataCopy
 from raylog.cluster.controller.commands import Command, CreateTopic
 from raylog.cluster.controller.desired import VERSION_SHIFT, Desired
 from raylog.cluster.controller.events import (
@@ -36,40 +43,52 @@ from raylog.cluster.controller.events import (
     AppendFailed,
     Asked,
     Event,
+    Kept,
     NodesSeen,
+    PushFailed,
     Reported,
     ReserveMade,
     Started,
+    Stopping,
     Tick,
+    Whether,
 )
 from raylog.cluster.controller.instructions import (
     Altered,
     Answer,
     Append,
+    AskWhether,
     Instruction,
     MakeReserve,
     Note,
+    Push,
     StartManager,
     Tell,
 )
 from raylog.cluster.controller.machine import ControllerMachine
 from raylog.cluster.controller.records import (
     ControllerRecord,
+    CopiesRecord,
     DirRecord,
     NodeRecord,
     PartitionRecord,
     PartitionRemovedRecord,
     ProducerIdsRecord,
     Record,
+    StoppedRecord,
     TopicRecord,
     TopicRemovedRecord,
     decode,
     encode,
 )
 from raylog.storage.errors import DiskFull, RaylogError
+from raylog.storage.records.encode import encode_records
+from raylog.storage.testing.clock import T0, ManualClock
+from raylog.storage.testing.memory import MemoryFileSystem
 from tests.harness.control_nodes import PerfectNode
 
 TICK_MS = 1_000
+CLUSTER = ""  # of the metadata in plays: nobody has given it an id
 
 
 class Play:
@@ -78,6 +97,9 @@ class Play:
     def __init__(self, *nodes: PerfectNode) -> None:
         self.nodes = {node.key: node for node in nodes}
         self.disk: list[bytes] = []
+        self.batches: list[tuple[int, bytes]] = []  # on the disk: first record, and its bytes
+        self.followed: set[str] = set()  # nodes whose copies of the metadata take part
+        self.copies: dict[str, MetadataCopy] = {}
         self.now_ms = 0
         self.request = 0
         self.answers: dict[int, Answer] = {}
@@ -93,6 +115,8 @@ class Play:
         """
         self.machine = ControllerMachine(BrokerConfig())
         self.mail: dict[str, Orders] = {}
+        self.pushes: dict[str, Push] = {}
+        self.is_asking = False
         self.appending: Append | None = None
         self.is_reserve_wanted = False
         desired = Desired()
@@ -105,6 +129,8 @@ class Play:
                 folder="/metadata",
                 least_epoch=least_epoch,
                 accepts_older=accepts_older,
+                history=MetadataHistory(self.disk),
+                directory_id="a1",
             )
         )
 
@@ -116,7 +142,12 @@ class Play:
         self.machine.validate()
         for instruction in instructions:
             self._take(instruction)
-        return [told(instruction) for instruction in instructions]
+        shown = self.followed
+        return [
+            told(instruction)
+            for instruction in instructions
+            if not isinstance(instruction, Push) or instruction.node in shown
+        ]
 
     def _take(self, instruction: Instruction) -> None:
         match instruction:
@@ -125,6 +156,11 @@ class Play:
                 self.appending = instruction
             case Tell():
                 self.mail[instruction.node] = instruction.orders
+            case Push():
+                self.pushes[instruction.node] = instruction
+            case AskWhether():
+                assert not self.is_asking, "it is asked already"
+                self.is_asking = True
             case StartManager():
                 if self.nodes[instruction.node].ended:
                     self.nodes[instruction.node].restart()
@@ -145,9 +181,74 @@ class Play:
         append = self.appending
         assert append is not None, "nothing is being appended"
         self.appending = None
-        self.disk += [encode(record) for record in append.records]
+        self._write(append)
         assert shortage is None or append.may_use_reserve, "it may not use the reserve"
         return self.does(Appended(token=append.token, shortage=shortage))
+
+    def _write(self, append: Append) -> None:
+        values = [encode(record) for record in append.records]
+        rows = [(T0, None, value, ()) for value in values]
+        batch = bytes(encode_records(rows, base_offset=len(self.disk)))
+        self.batches.append((len(self.disk), batch))
+        self.disk += values
+
+    def keeps(self, key: str) -> list[str]:
+        """The node's copy takes the push that is on the way, and answers."""
+        push = self.pushes.pop(key)
+        kept = self.copy_of(key).take(
+            MetadataPush(
+                cluster_id=CLUSTER,
+                controller_epoch=push.epoch,
+                base=push.base,
+                digest=push.digest,
+                batches=tuple(b for first, b in self.batches if push.base <= first < push.end),
+                life=push.heard_life,
+                heard=push.heard,
+            )
+        )
+        return self.does(Kept(token=push.token, node=key, kept=kept))
+
+    def push_fails(self, key: str) -> list[str]:
+        """The push is not answered."""
+        push = self.pushes.pop(key)
+        return self.does(PushFailed(token=push.token, node=key, why="no answer"))
+
+    def copy_of(self, key: str) -> MetadataCopy:
+        """The copy of a node: in memory, in its first log dir."""
+        if key not in self.copies:
+            self.copy_begins(key, f"{key}1")
+        return self.copies[key]
+
+    def copy_begins(self, key: str, directory_id: str) -> None:
+        """A node has its copy in this log dir from now on, and nothing of it yet."""
+        self.copies[key] = MetadataCopy(
+            MemoryFileSystem(),
+            ManualClock(),
+            "/disk",
+            cluster_id=CLUSTER,
+            node=key,
+            life=self.nodes[key].report().life,
+            directory_id=directory_id,
+        )
+
+    def says_whether(self, is_still: bool | None) -> list[str]:
+        """Ray says whether this is still the Controller; None: it does not answer."""
+        assert self.is_asking, "nobody asks"
+        self.is_asking = False
+        return self.does(Whether(is_still=is_still))
+
+    def stops(self) -> list[str]:
+        """Somebody stops the broker in order."""
+        return self.does(Stopping())
+
+    def has_stopped(self) -> bool:
+        """Whether the disk says that the broker was stopped in order."""
+        return bool(self.disk) and decode(self.disk[-1]) == StoppedRecord()
+
+    def loses(self, records: int) -> None:
+        """The Controller's disk is rolled back: the last records are gone."""
+        del self.disk[-records:]
+        self.batches = [entry for entry in self.batches if entry[0] < len(self.disk)]
 
     def append_fails(self, error: RaylogError, *, is_written: bool = False) -> list[str]:
         """``is_written``: the records are on the disk all the same."""
@@ -155,7 +256,7 @@ class Play:
         assert append is not None, "nothing is being appended"
         self.appending = None
         if is_written:
-            self.disk += [encode(record) for record in append.records]
+            self._write(append)
         return self.does(AppendFailed(token=append.token, error=error))
 
     def makes_reserve(self, problem: RaylogError | None = None) -> list[str]:
@@ -220,8 +321,17 @@ class Play:
                 self.makes_reserve()
             elif ready:
                 self.obeys(ready[0])
+            elif pushed := self._pushed():
+                self.keeps(pushed)
+            elif self.is_asking:
+                self.says_whether(True)
             else:
                 return
+
+    def _pushed(self) -> str:
+        """A node whose copy can take a push."""
+        ready = (set(self.pushes) & self.followed) - self.silent - self.away
+        return min(ready, default="")
 
     def until(self, is_so: Callable[[], bool]) -> None:
         """As ``settle``, one event after the other, and not beyond what is waited for."""
@@ -234,6 +344,8 @@ class Play:
                 self.appended()
             elif ready:
                 self.obeys(ready[0])
+            elif pushed := self._pushed():
+                self.keeps(pushed)
             else:
                 self.passes()
                 for key in sorted(set(self.nodes) - self.silent - self.away):
@@ -296,6 +408,12 @@ def told(instruction: Instruction) -> str:
             return f"note {instruction.name}"
         case MakeReserve():
             return "make the reserve"
+        case Push():
+            is_probe = instruction.base == instruction.end
+            span = f"{instruction.base}-{instruction.end}"
+            return f"probe {instruction.node}" if is_probe else f"push {instruction.node} {span}"
+        case AskWhether():
+            return "am I the Controller?"
 
 
 def order_line(order: Order) -> str:
@@ -339,6 +457,10 @@ def record_line(record: Record) -> str:
             return f"topic removed {record.topic_id}"
         case ProducerIdsRecord():
             return f"ids of {record.epoch}"
+        case CopiesRecord():
+            return f"copies at {' '.join(record.nodes)}"
+        case StoppedRecord():
+            return "stopped"
     return str(record)
 
 

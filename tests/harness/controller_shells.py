@@ -7,10 +7,12 @@ so; what it reports comes back at once.
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 
-from raylog.actors.control import Orders
+from raylog.actors.control import MetadataKept, MetadataPush, Orders
 from raylog.actors.errors import RequestTimedOut
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.metadata_copy import MetadataCopy
 from raylog.cluster.controller.events import NodesSeen, Reported
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.shell import ControllerShell
@@ -21,6 +23,7 @@ from raylog.storage.testing.waiting import wait_for
 from tests.harness.control_nodes import PerfectNode
 
 LOG_DIR = "/disk/log"
+CLUSTER = "cluster-1"
 WITHIN_S = 20.0
 
 
@@ -35,6 +38,27 @@ class FakeManagers:
         self.killed: list[str] = []
         self.report: Callable[[Reported], None] = lambda _: None
         self._lock = threading.Lock()
+        # Of the nodes, each on a disk of its own.
+        self.copies = {
+            node.key: MetadataCopy(
+                MemoryFileSystem(),
+                ManualClock(),
+                "/disk",
+                cluster_id=CLUSTER,
+                node=node.key,
+                life=node.life,
+                directory_id=next(iter(node.dirs)),
+            )
+            for node in nodes
+        }
+        self.copying: dict[str, threading.Event] = {}  # pushes wait until each is set
+        self.is_controller = True
+
+    def push(self, node: str, push: MetadataPush, given_up: "Future[None]") -> MetadataKept | None:
+        event = self.copying.get(node)
+        if event is not None and not event.wait(WITHIN_S):
+            raise RequestTimedOut(node, 1)
+        return self.copies[node].take(push)
 
     def start(self, node: str, given_up: "Future[None]") -> None:
         self._pass(node)
@@ -78,16 +102,34 @@ class FakeManagers:
 class ShellPlay:
     """A Controller on node ``a``, whose disk is in memory, and its nodes."""
 
-    def __init__(self, *nodes: PerfectNode, fs: MemoryFileSystem | None = None) -> None:
+    def __init__(
+        self,
+        *nodes: PerfectNode,
+        fs: MemoryFileSystem | None = None,
+        clock: ManualClock | None = None,
+    ) -> None:
+        """``clock``: of the machine; None for a real one."""
         self.managers = FakeManagers(*nodes)
+        dirs = self.managers.nodes["a"].dirs
+        first = next(iter(dirs))
+        dirs[first] = replace(dirs[first], path=LOG_DIR)
         self.fs = fs or new_disk()
+        self.clock = clock
         self.failures: list[BaseException] = []
         self.shell = self._new_shell()
 
     def _new_shell(self) -> ControllerShell:
-        metadata = MetadataLog(self.fs, ManualClock(), LOG_DIR, new_cluster="cluster-1")
+        metadata = MetadataLog(self.fs, ManualClock(), LOG_DIR, new_cluster=CLUSTER)
         config = BrokerConfig.parse({"log.dirs": [LOG_DIR]})
-        shell = ControllerShell(config, metadata, "a", self.managers, failed=self.failures.append)
+        shell = ControllerShell(
+            config,
+            metadata,
+            "a",
+            self.managers,
+            failed=self.failures.append,
+            clock=self.clock,
+            is_controller=lambda: self.managers.is_controller,
+        )
         self.managers.report = shell.put
         return shell
 
@@ -108,7 +150,7 @@ class ShellPlay:
         self.shell.put(NodesSeen(nodes=nodes, actors=frozenset(names)))
 
     def end(self) -> bool:
-        for event in self.managers.hanging.values():
+        for event in (*self.managers.hanging.values(), *self.managers.copying.values()):
             event.set()
         self.shell.leave(RequestTimedOut("stopped", 0))
         return self.shell.close()

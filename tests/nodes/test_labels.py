@@ -77,19 +77,21 @@ def test_a_node_that_comes_back_under_a_new_id_has_the_same_actors_with_the_same
             producer.send("kept", b"%d" % n, partition=n % 2)
     epoch = ray.get(actor.status.remote(), timeout=30).leader_epoch
 
+    def place_of() -> Any:
+        return broker.describe_topic("kept").partitions[there.partition]
+
     nodes.kill("one")
     # The Controller was there; its process outlives the node's by a moment.
     wait_for(
-        lambda: not is_answered(lambda: broker.describe_topic("kept")), 60, "the Controller is away"
+        lambda: is_answered(lambda: place_of().node_id is None),
+        60,
+        "the next Controller, on the other node, has seen it go",
     )
     with broker.producer(delivery_timeout_ms=120_000, enable_idempotence=False) as producer:
         assert producer.send("kept", b"200", partition=1 - there.partition).result().offset == 100
         waiting = producer.send("kept", b"201", partition=there.partition)
         new = nodes.add("one")
         assert waiting.result().offset == 100
-
-    def place_of() -> Any:
-        return broker.describe_topic("kept").partitions[there.partition]
 
     wait_for(
         lambda: is_answered(lambda: place_of().node_id == new), 60, "the Controller has it there"

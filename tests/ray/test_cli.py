@@ -95,7 +95,9 @@ def test_the_same_as_json(raylog: Shell) -> None:
     assert status["findings"] == []
     (one,) = (one for one in status["partitions"] if one["partition"] == "j-0")
     assert (one["offsets"]["log_end_offset"], one["size_bytes"]) == (0, 0)
-    assert document("health") == {"healthy": True, "findings": [], "notes": []}
+    health = document("health")
+    assert (health["healthy"], health["findings"]) == (True, [])
+    assert [note["subject"] for note in health["notes"]] == ["metadata"], "there is one node"
     raylog.lines("topic", "delete", "j")
 
 
@@ -172,15 +174,17 @@ def test_log_dirs_are_shown_and_a_partition_is_moved_between_them(
 def test_health_tells_within_seconds_of_a_partition_whose_process_is_stuck(raylog: Shell) -> None:
     raylog.lines("topic", "create", "stuck")
     well = raylog("health")
-    assert (well.returncode, well.stdout, well.stderr) == (0, "", "no problem was found\n")
+    assert (well.returncode, well.stderr) == (0, "no problem was found\n")
+    assert [line.split("\t")[0] for line in well.stdout.splitlines()] == ["info"]
     (line,) = (line for line in raylog.lines("status") if line.startswith("stuck-0"))
     pid = int(line.split("\t")[7])
     os.kill(pid, signal.SIGSTOP)
     try:
         found = raylog("health")
         assert found.returncode == 1
-        severity, subject, what, _todo = found.stdout.rstrip("\n").split("\t")
-        assert (severity, subject) == ("error", "stuck-0")
+        first, note = (line.split("\t") for line in found.stdout.splitlines())
+        severity, subject, what, _todo = first
+        assert (severity, subject, note[0]) == ("error", "stuck-0", "info")
         assert "no answer" in what
         assert what.endswith(f", pid {pid})")
         shown = raylog("status")

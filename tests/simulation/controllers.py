@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from raylog.actors.control import Report
+from raylog.actors.control import MetadataKept, MetadataPush, Report
 from raylog.cluster.controller.commands import Command
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.events import (
@@ -10,29 +10,37 @@ from raylog.cluster.controller.events import (
     AppendFailed,
     Asked,
     Event,
+    Kept,
     NodesSeen,
+    PushFailed,
     Refused,
     Reported,
     ReserveMade,
     Silent,
     Started,
     Tick,
+    Whether,
 )
 from raylog.cluster.controller.instructions import (
     Answer,
     Append,
+    AskWhether,
     Instruction,
     MakeReserve,
+    Push,
     StartManager,
     Tell,
 )
 from raylog.cluster.controller.machine import ControllerMachine
+from tests.simulation.disks import CLUSTER_ID
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 TICK_MS = 1000
 APPEND_MS, START_MS = 200, 3_000
+# A push and its answer take less where nothing is wrong.
+LONG_MS = 3_000
 
 
 class SimController:
@@ -41,16 +49,23 @@ class SimController:
     def __init__(self, world: "World", node: str, *, least_epoch: int, accepts_older: bool) -> None:
         self.world = world
         self.is_alive, self.is_paused = True, False
-        self.trouble_ms = 0  # when it was paused last
+        self.trouble_ms = 0  # when it was paused last, or a record waited for a copy for long
+        self._level_ms = 0  # when no record waited for a copy
         self.machine = ControllerMachine(world.broker_config)
         self._waiting: list[Event] = []  # while it is paused
         self.generation = world.metadata.generation
+        self._own_dir = world.node(node).dirs[0].directory_id
         desired = Desired()
         for record in world.metadata.records():
             desired.apply(record)
         self.tell(
             Started(
-                desired=desired, node=node, least_epoch=least_epoch, accepts_older=accepts_older
+                desired=desired,
+                node=node,
+                least_epoch=least_epoch,
+                accepts_older=accepts_older,
+                history=world.metadata.history(),
+                directory_id=self._own_dir,
             )
         )
         self._tick()
@@ -63,8 +78,12 @@ class SimController:
             self._waiting.append(event)
             return
         self.world.clockwork.note("controller", event)
+        counted = self.machine.counted
         instructions = self.machine.handle(event, self.world.clockwork.now_ms)
         self.machine.validate()
+        if self.machine.counted != counted and not isinstance(event, Started):
+            self._check_copies()
+        self._note_waiting()
         for instruction in instructions:
             self.world.clockwork.note("controller", f"-> {instruction}")
             self._carry_out(instruction)
@@ -72,6 +91,14 @@ class SimController:
             self.world.older_metadata_is_found()
         elif self.machine.failure is not None and self.is_alive:
             self.world.controller_dies()  # the next life reads what is on the disk
+
+    def _note_waiting(self) -> None:
+        """Up to four copies may grow silent one after the other, and each is waited for 12 s."""
+        now_ms = self.world.clockwork.now_ms
+        if self.machine.counted == self.machine.copies[0].end:
+            self._level_ms = now_ms
+        elif now_ms - self._level_ms > LONG_MS:
+            self.trouble_ms = now_ms
 
     def resume(self) -> None:
         self.is_paused, self.trouble_ms = False, self.world.clockwork.now_ms
@@ -112,8 +139,42 @@ class SimController:
                 clockwork.soon(lambda: self.world.start_manager(node), most_ms=START_MS)
             case Tell(node=node, orders=orders):
                 self.world.send_orders(node, orders)
+            case Push():
+                self._push(instruction)
+            case AskWhether():
+                clockwork.soon(self._ask_whether, most_ms=START_MS)
             case Answer():
                 self.world.users.hear(instruction)
+
+    def _check_copies(self) -> None:
+        """A record that counts is on the disks of all copies in sync."""
+        for directory_id in self.machine.desired.copy_dirs:
+            if directory_id != self._own_dir:
+                is_same = self.world.metadata.has
+                self.world.truth.check_copy(directory_id, self.machine.counted, is_same)
+
+    def _push(self, push: Push) -> None:
+        message = MetadataPush(
+            cluster_id=CLUSTER_ID,
+            controller_epoch=push.epoch,
+            base=push.base,
+            digest=push.digest,
+            batches=self.world.metadata.batches(push.base, push.end),
+            life=push.heard_life,
+            heard=push.heard,
+        )
+
+        def fail(why: str = "no answer") -> None:
+            self.tell(PushFailed(token=push.token, node=push.node, why=why))
+
+        def heard(kept: MetadataKept) -> None:
+            self.tell(Kept(token=push.token, node=push.node, kept=kept))
+
+        self.world.send_push(push.node, push.life, message, heard, fail)
+
+    def _ask_whether(self) -> None:
+        is_told = self.world.clockwork.chance.random() < 0.8
+        self.tell(Whether(is_still=True if is_told else None))
 
     def _append(self, append: Append) -> None:
         """A process that is about to end may still write, while it has the lock of the log."""

@@ -18,6 +18,7 @@ from typing import Literal
 
 from raylog.storage.errors import CorruptCheckpoint, DiskFull, OutOfResources, StorageError
 from raylog.storage.files import FileSystem, Room
+from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.names import (
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
@@ -271,7 +272,7 @@ class SimDisks(MemoryFileSystem):
         for name in self.list_dir(dir.path):
             suffix = doomed_suffix(name)
             partition = parse_folder(name if suffix is None else name.rpartition(".")[0])
-            if partition is None:
+            if partition is None or partition == METADATA_PARTITION:
                 continue
             kind = LOG if suffix is None else _KINDS[suffix]
             folder = self.folder(f"{dir.path}/{name}", partition, kind)

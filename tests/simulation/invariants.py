@@ -4,12 +4,18 @@ The simulation sees everything: ``Truth`` folds the records that were really wri
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from raylog.actors.control import LogId, Move, Report, Serve
+from raylog.actors.control import LogId, MetadataKept, Move, Report, Serve
 from raylog.cluster.controller.desired import Desired
-from raylog.cluster.controller.records import DirRecord, PartitionRecord, Record, TopicRecord
+from raylog.cluster.controller.records import (
+    DirRecord,
+    NodeRecord,
+    PartitionRecord,
+    Record,
+    TopicRecord,
+)
 from tests.simulation.actors import SimRay
 from tests.simulation.disks import STRAY, SimDir, SimFolder
 
@@ -36,6 +42,7 @@ class Truth:
         self.answered: dict[str, int] = {}
         # the config of each version, by topic id, also of what a restore of metadata takes back
         self._configs: dict[tuple[str, int], Mapping[str, Any]] = {}
+        self.operated_ms: dict[str, int] = {}  # when a node was drained, stopped or started last
         self.offline_since_ms: dict[str, int] = {}
         self._failed_ms: dict[str, int] = {}  # when the disks failed of dirs that are offline
         # folders that were committed to be removed, which a restore of metadata does not take back;
@@ -54,6 +61,8 @@ class Truth:
         self._fresh: set[str] = set()
         self._epochs: dict[str, int] = {}  # the highest that a life has reported
         self.reports: dict[str, Report] = {}  # the last one of each node
+        # the copies of the metadata, by log dir: the end and digest that were acknowledged last
+        self.copies: dict[str, MetadataKept] = {}
         self.situations: Counter[str] = Counter()
 
     def replay(self, records: list[Record]) -> None:
@@ -76,6 +85,8 @@ class Truth:
             self._note_given_up(record)
             if record.state == "removing":
                 self._removing.add(record.log)
+        if isinstance(record, NodeRecord) and record.state != self.desired.state_of(record.key):
+            self.operated_ms[record.key] = now_ms
         self.desired.apply(record)
         if isinstance(record, TopicRecord):
             self._note_config(record)
@@ -195,6 +206,30 @@ class Truth:
         record = self.desired.partitions.get(order.log)
         is_there = record is not None and record.directory == order.directory_id
         expect(is_written and is_there, f"{order} is told, and was not written")
+
+    def copy_answered(self, kept: MetadataKept) -> None:
+        """A copy says what is on its disk."""
+        if kept.directory_id and not kept.problem:
+            self.copies[kept.directory_id] = kept
+
+    def check_copy(
+        self, directory_id: str, counted: int, is_same: Callable[[MetadataKept], bool]
+    ) -> None:
+        """So many records count: this copy, which is in sync, must have them."""
+        self.situations["a record counts that a copy has"] += 1
+        kept = self.copies.get(directory_id)
+        end = 0 if kept is None else kept.end
+        expect(end >= counted, f"{counted} records count, and {directory_id} has {end}")
+        expect(kept is not None and is_same(kept), f"{directory_id} has other records")
+
+    def check_survived(self, kept: MetadataKept) -> None:
+        """What a copy had acknowledged is there after a loss of power."""
+        before = self.copies.get(kept.directory_id)
+        if before is None or kept.problem:
+            return
+        self.situations["a copy was read back after a loss of power"] += 1
+        expect(kept.end >= before.end, f"{kept.directory_id} has lost records of the metadata")
+        expect(kept.promised >= before.promised, f"{kept.directory_id} has lost a promise")
 
     # -- asked now and then ------------------------------------------------------------------------
 

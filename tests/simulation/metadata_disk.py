@@ -2,8 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
+from raylog.actors.control import MetadataKept
+from raylog.actors.metadata_history import MetadataHistory
 from raylog.cluster.controller.records import Record, decode, encode
 from raylog.storage.errors import DiskFull, RaylogError, StorageError
+from raylog.storage.records.encode import encode_records
+from raylog.storage.testing.clock import T0
 
 PATH = "/metadata"
 # So many appends find room on a full disk.
@@ -21,6 +25,8 @@ class MetadataDisk:
     ) -> None:
         self._appended, self._written, self._restored = appended, written, restored
         self._log: list[bytes] = []
+        self._history = MetadataHistory()  # of the log
+        self._batches: list[tuple[int, bytes]] = []  # of the log: the first record, and the bytes
         self._backup: list[bytes] = []
         self.fails_next = ""
         self.is_full = False
@@ -48,11 +54,31 @@ class MetadataDisk:
                 return shortage, None
             self.reserve_pieces -= 1
         self._appended(records)
+        self._put([encode(record) for record in records])
         for record in records:
-            self._log.append(encode(record))
             self._written(record)
         error = StorageError(PATH, "an fsync failed") if failure == "fsync" else None
         return error, shortage
+
+    def _put(self, values: list[bytes]) -> None:
+        rows = [(T0, None, value, ()) for value in values]
+        batch = bytes(encode_records(rows, base_offset=len(self._log)))
+        self._batches.append((len(self._log), batch))
+        self._log += values
+        for value in values:
+            self._history.add(value)
+
+    def has(self, kept: MetadataKept) -> bool:
+        """Whether the records of a copy are those of the log, as far as the copy goes."""
+        return self._history.digest_at(kept.end) == kept.digest
+
+    def history(self) -> MetadataHistory:
+        """What tells it from its copies."""
+        return MetadataHistory(self._log)
+
+    def batches(self, base: int, end: int) -> tuple[bytes, ...]:
+        """From the record ``base`` on, and before ``end``."""
+        return tuple(batch for first, batch in self._batches if base <= first < end)
 
     def make_reserve(self) -> DiskFull | None:
         """Make it whole; returns why that cannot be done."""
@@ -68,5 +94,7 @@ class MetadataDisk:
         """Put the older copy in place, if one was made."""
         if self._backup:
             self._log = list(self._backup)
+            self._history = MetadataHistory(self._log)
+            self._batches = [entry for entry in self._batches if entry[0] < len(self._log)]
             self.generation += 1
             self._restored()

@@ -14,7 +14,9 @@ from raylog.actors.node import instructions as do
 from raylog.actors.node.dir_openings import PATIENCE_S
 from raylog.actors.node.disk_work import DiskInstruction, DiskWork
 from raylog.actors.node.events import DirsRead
+from raylog.actors.node.metadata_copy import MetadataCopy
 from raylog.storage.errors import RaylogError
+from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.memory import Stopped
 from tests.simulation.actors import SimActor
@@ -54,7 +56,9 @@ class NodeDisks:
     def __init__(self, world: "World", node: "SimNode") -> None:
         self._world, self._node = world, node
         self._disks = node.disks  # after a loss of power the node has others
-        time = SimTime(world.clockwork)
+        self._time = time = SimTime(world.clockwork)
+        self._copy: MetadataCopy | None = None
+        self._copy_dir = ""
         self.work = DiskWork(
             self._disks,
             time,
@@ -119,6 +123,7 @@ class NodeDisks:
     def close_all(self) -> None:
         """The process ends: its locks are free."""
         self.is_over = True
+        self.release_copy()
         for directory_id in self.work.online():
             self.work.close_dir(directory_id)
         self.work.let_go()
@@ -134,6 +139,34 @@ class NodeDisks:
         is_open = directory_id in self.work.online()
         expect(not is_open, "a log dir is unlocked that was not closed")
         self.work.unlock_dir(directory_id)
+
+    # -- the copy of the metadata ------------------------------------------------------------------
+
+    def metadata_copy(self, life: str) -> MetadataCopy | None:
+        """The copy, in the dir that has one, or else in the first one; None where a disk hangs."""
+        online = self.work.online()
+        if self._copy_dir not in online:
+            self.release_copy()
+            folders = [where for where in online if self._disks.is_dir(self._copy_folder(where))]
+            if not online:
+                return None
+            self._copy_dir = (folders or online)[0]
+            self._copy = self.work.metadata_copy(
+                self._copy_dir, node=self._node.key, life=life, steady=self._time
+            )
+            if not self._is_hanging(self._node.dir(self._copy_dir)):
+                self._world.truth.check_survived(self._copy.status())
+        is_hanging = self._is_hanging(self._node.dir(self._copy_dir))
+        return None if is_hanging else self._copy
+
+    def _copy_folder(self, directory_id: str) -> str:
+        return self.work.folder(directory_id, METADATA_PARTITION)
+
+    def release_copy(self) -> None:
+        """Close it: its dir is offline, or its process has ended."""
+        if self._copy is not None:
+            self._copy.release()
+        self._copy, self._copy_dir = None, ""
 
     # -- instructions ------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from raylog.actors.control import LogId, Orders, Report
+from raylog.actors.control import LogId, MetadataKept, MetadataPush, Orders, Report
 from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.messages import PartitionOffsets
 from raylog.actors.node import instructions as do
@@ -274,6 +274,18 @@ class Manager:
                 self.world.truth.situations["IdentityFound"] += 1
                 self.tell(IdentityFound(folder=folder))
 
+    def take_push(self, push: MetadataPush, answer: Callable[[MetadataKept], None]) -> None:
+        """A push of the metadata has come. Whoever hangs, or whose disk does, says nothing."""
+
+        def take() -> None:
+            copy = self._disks.metadata_copy(self.life) if self.is_answering else None
+            if copy is not None:
+                kept = copy.take(push)
+                self.world.truth.copy_answered(kept)
+                answer(kept)
+
+        self.world.clockwork.soon(take, most_ms=WORK_MS)
+
     # -- instructions ------------------------------------------------------------------------------
 
     def _carry_out(self, instruction: do.Instruction) -> None:
@@ -482,6 +494,7 @@ class Manager:
         if self.is_paused or until_ms > now_ms:
             self.world.clockwork.after(max(WORK_MS, until_ms - now_ms), self._end_in_order)
             return
+        self._disks.release_copy()
         closed = self._close_all()
         assert self.report is not None
         lying = {log.log for log in self.report.logs if log.log is not None}

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 NAMES = ("a", "b", "c", "d")
 ASK_MS = 3_000
 MANY_PARTITIONS = 100
-# A producer id takes no longer: a node that is silent counts as hanging after 10 s. A node is calm
-# where nothing was wrong for so long.
-ID_MS, CALM_MS = 30_000, 20_000
+# A producer id takes no longer: a node that is silent counts as hanging after 10 s, and what was
+# asked before comes first. A node is calm where nothing was wrong for so long.
+ID_MS, CALM_MS = 45_000, 20_000
 # How long a node is stopped at the most.
 STOPPED_MS = 60_000
 RETENTIONS = (-1, 3_600_000, 60_000)

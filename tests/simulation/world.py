@@ -15,7 +15,16 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from raylog.actors.control import Confirmed, LogId, Move, Orders, Report, Serve
+from raylog.actors.control import (
+    Confirmed,
+    LogId,
+    MetadataKept,
+    MetadataPush,
+    Move,
+    Orders,
+    Report,
+    Serve,
+)
 from raylog.actors.node import instructions as do
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.events import ReportWanted
@@ -38,6 +47,8 @@ from tests.simulation.nodes import Manager, SimNode
 from tests.simulation.users import Users
 
 LINK_MS, LATE_MS = 300, 20_000
+# After this a push that was not answered has failed.
+PUSH_TIMEOUT_MS = 30_000
 # How long a report of a slow node takes.
 SLOW_MS = 2_000, 15_000
 # How often an actor that Ray has started again asks what it shall obey; how long an upkeep actor
@@ -395,19 +406,22 @@ class World:
         return self._lateness > MUCH_LOSS
 
     def nodes_with_room(self, calm_ms: int) -> list[str]:
-        """The nodes on which any partition can be made, and where all was well since then."""
+        """The nodes on which any partition may be made, and where all was well since then."""
         if self._loss > MUCH_LOSS or self.are_links_late:
             return []
         return [
             node.key
             for node in self.nodes
-            if node.most > MUCH_ROOM
-            and node.is_calm(calm_ms)
-            and self.truth.desired.state_of(node.key) == "online"
-            and self._are_dirs_online(node)
+            if node.most > MUCH_ROOM and node.is_calm(calm_ms) and self._is_used(node, calm_ms)
         ]
 
-    def _are_dirs_online(self, node: SimNode) -> bool:
+    def _is_used(self, node: SimNode, since_ms: int) -> bool:
+        """Whether no operator has wanted it otherwise since then, and its log dirs are online."""
+        truth = self.truth
+        if truth.desired.state_of(node.key) != "online":
+            return False
+        if truth.operated_ms.get(node.key, -1) >= since_ms:
+            return False
         records = [self.truth.desired.dirs.get(dir.directory_id) for dir in node.dirs]
         return all(record is not None and record.state == "online" for record in records)
 
@@ -431,11 +445,13 @@ class World:
         self._carry(manager.node.key, "up", arrive)
 
     def send_refusal(self, manager: Manager, epoch: int) -> None:
+        key = manager.node.key  # it may have another one when this arrives
+
         def arrive() -> None:
             if self.controller is not None:
-                self.controller.hear_refusal(manager.node.key, epoch)
+                self.controller.hear_refusal(key, epoch)
 
-        self._carry(manager.node.key, "up", arrive)
+        self._carry(key, "up", arrive)
 
     def send_orders(self, key: str, orders: Orders) -> None:
         for order in orders.orders:
@@ -447,6 +463,40 @@ class World:
             if node is not None and node.manager is not None:
                 node.manager.hear_orders(orders)
 
+        self._carry(key, "down", arrive)
+
+    def send_push(
+        self,
+        key: str,
+        life: str,
+        push: MetadataPush,
+        heard: Callable[[MetadataKept], None],
+        fail: Callable[[], None],
+    ) -> None:
+        """What is lost on the way fails after a while, as a call that is not answered."""
+        is_over = False
+
+        def answered(kept: MetadataKept) -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                heard(kept)
+
+        def failed() -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                fail()
+
+        def arrive() -> None:
+            node = self.node_of_key(key)
+            manager = None if node is None else node.manager
+            if manager is None or manager.life != life:
+                self.clockwork.soon(failed, most_ms=LINK_MS)
+                return
+            manager.take_push(push, lambda kept: self._carry(key, "up", lambda: answered(kept)))
+
+        self.clockwork.after(PUSH_TIMEOUT_MS, failed)
         self._carry(key, "down", arrive)
 
     def _carry(self, key: str, way: str, arrive: Callable[[], None]) -> None:

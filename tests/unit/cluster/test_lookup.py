@@ -22,7 +22,7 @@ from raylog.cluster import broker as module
 from raylog.cluster import start as start_module
 from raylog.cluster.broker import Broker
 from raylog.cluster.client.ray_connection import RayConnection
-from raylog.cluster.controller import home
+from raylog.cluster.controller import placing
 from raylog.cluster.controller.describe import TopicDescription
 from raylog.storage.errors import LogMissing, RaylogError, StorageError
 from raylog.storage.indexes.time_index import TimestampOffset
@@ -307,12 +307,12 @@ def test_a_survey_that_another_start_has_disturbed_says_that_a_broker_runs(
     """The other start's Controller wrote its epoch when one log dir was surveyed already."""
     doubt = error(*[f"<{field}>" for field in error.fields])
 
-    def find_home(*_: object) -> None:
+    def find_node(*_: object, **__: object) -> None:
         if not is_there:
             del cluster.actors[CONTROLLER]
         raise doubt
 
-    monkeypatch.setattr(home, "find_home", find_home)
+    monkeypatch.setattr(placing, "find_node", find_node)
     with pytest.raises(BrokerRunning if is_there else error):
         start_module._start_controller(
             "test", BrokerConfig.parse({}), new_cluster=False, older_metadata=False
@@ -338,9 +338,9 @@ def test_starting_and_making_topics_are_waited_for_as_long_as_they_take(
     controller = SimpleNamespace(start=SimpleNamespace(remote=lambda *_: answer()))
     cluster.actors[CONTROLLER] = controller
     monkeypatch.setattr(ray, "get", get)
-    monkeypatch.setattr(start_module, "create", lambda *_: controller)
+    monkeypatch.setattr(start_module, "create", lambda *_, **__: controller)
     monkeypatch.setattr(RayConnection, "command", command)
-    monkeypatch.setattr(home, "find_home", lambda *_: (None, None))
+    monkeypatch.setattr(placing, "find_node", lambda *_, **__: (None, None))
     start_module._start_controller(
         "test", BrokerConfig.parse({}), new_cluster=False, older_metadata=False
     )

@@ -8,6 +8,13 @@ from raylog.actors.node.log_manager import GROUPS, LogManagerImpl
 METHODS = {
     "control": {"start", "shutdown", "obey", "failed"},
     "disks": {"log_dirs", "record_cleaner_offset"},
+    "metadata": {
+        "metadata_push",
+        "metadata_status",
+        "metadata_promise",
+        "metadata_read",
+        "metadata_release",
+    },
     "lookups": {"order_of", "confirmed", "recovering", "recoveries", "cleaner_offsets"},
 }
 

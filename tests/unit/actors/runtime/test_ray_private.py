@@ -42,6 +42,14 @@ def test_ray_reads_its_environment_again_and_looks_for_a_token_again() -> None:
     ray_private.turn_tokens_on()
 
 
+def test_ray_tells_where_an_actor_runs() -> None:
+    from ray._private import state
+
+    assert parameters(state.actors)[0] == "actor_id"
+    source = inspect.getsource(state.GlobalState)
+    assert all(f'"{fact}"' in source for fact in ("State", "Address", "NodeID", "Pid"))
+
+
 def test_ray_gives_a_driver_its_messages_by_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "print_to_stdstream", worker.print_to_stdstream)
     assert parameters(worker.print_to_stdstream)[0] == "data"
@@ -108,3 +116,25 @@ def test_with_an_address_nothing_of_it_is_needed() -> None:
         clusters.join_ray("127.0.0.1:1")
     assert ray_private.latest_address() is None
     assert ray_private.process_of(SimpleNamespace(_actor_id=ray.ActorID.from_random())) is None
+
+
+@pytest.mark.usefixtures("another_ray")
+def test_without_it_nobody_knows_where_an_actor_runs() -> None:
+    assert ray_private.actor_place("0" * 32) is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "place"),
+    [
+        ({"State": "ALIVE", "Address": {"NodeID": "n"}, "Pid": 7}, ("n", 7)),
+        ({"State": "RESTARTING", "Address": {"NodeID": "n"}, "Pid": 7}, ("", 0)),
+        ({}, None),
+    ],
+)
+def test_an_actor_is_where_the_gcs_has_it(
+    monkeypatch: pytest.MonkeyPatch, facts: dict[str, object], place: tuple[str, int] | None
+) -> None:
+    from ray._private import state
+
+    monkeypatch.setattr(state, "actors", lambda actor_id: facts)
+    assert ray_private.actor_place("a") == place

@@ -5,14 +5,15 @@ from dataclasses import replace
 import pytest
 
 from raylog.actors.errors import (
+    MetadataIncomplete,
     MetadataInDoubt,
     MetadataMissing,
     MetadataUnreadable,
     OlderMetadata,
     SeveralClusters,
 )
+from raylog.actors.metadata_history import DIGEST_BYTES
 from raylog.cluster.controller.copies import (
-    DIGEST_BYTES,
     Copy,
     Home,
     SurveyedDir,
@@ -208,3 +209,135 @@ def test_a_first_start_that_was_cut_off_is_no_cluster() -> None:
     assert home(cut_off) == Home(node_id="a", log_dir="/disk", new_cluster="new")
     with pytest.raises(LogMissing):
         home(cut_off, member("b"))
+
+
+# -- copies that the LogManagers keep ------------------------------------------------------------
+
+
+def kept(
+    records: str,
+    epoch: int = 1,
+    *,
+    in_sync: tuple[str, ...] = ("b",),
+    controller: str = "a",
+    is_stopped: bool = False,
+) -> Copy:
+    """A copy whose first record says who is in sync, beside its Controller."""
+    return replace(
+        copy(records, epoch),
+        controller=controller,
+        controller_dir=f"dir-{controller}",
+        in_sync={f"dir-{node}": node for node in (controller, *in_sync)},
+        ruled_from=0,
+        is_stopped=is_stopped,
+    )
+
+
+def keeper(node: str, has: Copy) -> SurveyedDir:
+    return replace(holder(f"ray-{node}", has), node=node, directory_id=f"dir-{node}")
+
+
+def damaged(node: str) -> SurveyedDir:
+    return replace(keeper(node, kept("x")), copy=None, problem="EIO")
+
+
+def test_the_newest_copy_is_that_of_the_highest_epoch_and_then_the_longest() -> None:
+    dirs = [
+        keeper("a", kept("xyzzy", 3)),
+        keeper("b", kept("xyw", 4, controller="b")),
+        keeper("c", kept("xywv", 4, controller="b")),
+    ]
+    assert home(*dirs, own="ray-a").node_id == "ray-c"
+
+
+def test_what_differs_in_a_lower_epoch_was_never_committed_and_is_no_doubt() -> None:
+    back = keeper("a", kept("xyzzy", 3))
+    went_on = keeper("b", kept("xyw", 4, in_sync=(), controller="b"))
+    assert home(back, went_on, own="ray-a").node_id == "ray-b"
+
+
+def test_what_differed_before_anybody_kept_copies_is_a_doubt_in_whichever_epoch() -> None:
+    back = keeper("a", kept("xyzzy", 3))
+    went_on = keeper("b", replace(kept("xyw", 4, in_sync=(), controller="b"), ruled_from=2))
+    with pytest.raises(MetadataInDoubt, match=r"node ray-a.*node ray-b"):
+        home(back, went_on, own="ray-a")
+
+
+def test_copies_that_differ_in_one_epoch_are_in_doubt_and_both_are_shown() -> None:
+    with pytest.raises(MetadataInDoubt, match=r"node ray-a.*node ray-b"):
+        home(keeper("a", kept("xyz", 3)), keeper("b", kept("xyw", 3)), own="ray-a")
+
+
+def test_a_copy_begins_where_all_that_are_in_sync_were_found() -> None:
+    dirs = [keeper("a", kept("xyz")), keeper("b", kept("xyzw"))]
+    assert home(*dirs, own="ray-a").node_id == "ray-b"
+    assert home(*dirs, damaged("c"), own="ray-c").node_id == "ray-b", "it was not in sync"
+
+
+def test_no_copy_begins_while_one_in_sync_is_missed_and_the_refusal_says_what_to_do() -> None:
+    alone = keeper("a", kept("xyz", in_sync=("b", "c")))
+    with pytest.raises(MetadataIncomplete) as raised:
+        home(alone, keeper("c", kept("xyz", in_sync=("b", "c"))), own="ray-a")
+    assert "/disk of node ray-a: 0 topics, 3 records" in str(raised.value)
+    assert raised.value.missed == "node b"
+    assert "`raylog metadata restore --from a`" in str(raised.value)
+
+
+def test_no_copy_begins_while_that_of_the_lost_controller_is_missed() -> None:
+    """It may have left out the others, and gone on alone."""
+    with pytest.raises(MetadataIncomplete, match="node a "):
+        home(keeper("b", kept("xyz")), own="ray-b")
+
+
+def test_a_damaged_copy_in_sync_is_missed_and_named_with_its_disk() -> None:
+    with pytest.raises(MetadataIncomplete, match="/disk of node ray-a: unreadable, EIO"):
+        home(keeper("b", kept("xyz")), damaged("a"), own="ray-b")
+
+
+def test_after_an_orderly_stop_any_whole_copy_may_begin() -> None:
+    stopped = keeper("b", kept("xyz", is_stopped=True))
+    assert home(stopped, own="ray-b").node_id == "ray-b"
+    assert home(stopped, damaged("a"), own="ray-a").node_id == "ray-b"
+
+
+def test_fenced_copies_begin_without_the_lost_controller() -> None:
+    """All of them: the lost Controller could leave out one with what the other one acknowledges."""
+    dirs = [replace(keeper(node, kept("xyz", in_sync=("b", "c"))), is_fenced=True) for node in "bc"]
+    assert home(*dirs, own="ray-b").node_id == "ray-b"
+    with pytest.raises(MetadataIncomplete, match="node a; node c "):
+        home(dirs[0], own="ray-b")
+    with pytest.raises(MetadataIncomplete, match="node a "):
+        home(dirs[0], replace(dirs[1], is_fenced=False), own="ray-b")
+
+
+def test_a_controller_whose_copies_all_left_is_missed_whoever_is_fenced() -> None:
+    left = replace(keeper("b", kept("xyz", in_sync=())), is_fenced=True)
+    with pytest.raises(MetadataIncomplete, match="node a "):
+        home(left, own="ray-b")
+
+
+def test_nodes_without_labels_are_known_by_their_log_dirs_after_a_start_of_ray() -> None:
+    dirs = [replace(keeper(node, kept("xyz")), node=f"ray-{node}") for node in "ab"]
+    assert home(*dirs, own="ray-a").node_id == "ray-a"
+    with pytest.raises(MetadataIncomplete, match="--from ray-a"):
+        home(dirs[0], own="ray-a")
+
+
+def test_a_controller_that_ended_before_it_was_in_sync_is_missed_by_its_log_dir() -> None:
+    """It had brought the metadata to another node, and may have gone on there alone."""
+    brought = replace(kept("xyz", 2), controller="c", controller_dir="dir-c")
+    others = [keeper("a", brought), keeper("b", brought)]
+    with pytest.raises(MetadataIncomplete, match="node c "):
+        home(*others, own="ray-a")
+    assert home(*others, keeper("c", brought), own="ray-c").node_id == "ray-c"
+
+
+def test_a_first_controller_whose_log_dir_had_no_id_yet_is_not_missed() -> None:
+    young = replace(kept("x"), in_sync={}, controller_dir="")
+    assert home(keeper("a", young), own="ray-a").node_id == "ray-a"
+
+
+def test_the_next_epoch_is_higher_than_every_one_that_a_copy_has_promised() -> None:
+    promised = replace(keeper("b", kept("xyz", 3)), promised_epoch=9)
+    found = home(keeper("a", kept("xyz", 3)), promised, own="ray-a")
+    assert found == Home(node_id="ray-a", log_dir="/disk", least_epoch=9)

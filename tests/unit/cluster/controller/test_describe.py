@@ -9,6 +9,7 @@ from raylog.actors.errors import LogRefused, NotLeader, UnknownTopicOrPartition
 from raylog.cluster.controller.describe import (
     BEING_CREATED,
     BEING_OPENED,
+    COPIES_PATIENCE_MS,
     Snapshot,
     TopicDescription,
     describe_log_dirs,
@@ -17,10 +18,12 @@ from raylog.cluster.controller.describe import (
     explain,
     has_settled,
     is_settled,
+    missing_copies,
     topic_metadata,
     why_unread,
 )
 from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.observed import SUSPECT_MS, Observed
 from raylog.cluster.controller.records import (
     ControllerRecord,
@@ -291,3 +294,26 @@ def test_where_a_node_has_another_key_since_its_start_both_causes_are_said() -> 
     assert "is away, or this log dir is one of those that are offline" in (partition.problem or "")
     assert "says of the log dir that is offline" in (partition.todo or "")
     assert "start the node" in (partition.todo or "")
+
+
+# -- copies of the metadata ------------------------------------------------------------------------
+
+
+def test_it_is_told_when_no_other_node_has_had_a_copy_for_a_while() -> None:
+    own = CopyStatus(node="a", end=9, epoch=1, is_in_sync=True)
+    behind = CopyStatus(node="b", end=3, epoch=1, is_in_sync=False)
+    failed = CopyStatus(node="c", end=0, epoch=0, is_in_sync=False, problem="EIO")
+    alone = Snapshot(
+        desired=Desired(),
+        node_ids={"b": "ray-b", "c": "ray-c"},
+        copies=(own, behind, failed),
+        one_copy_since_ms=0,
+        now_ms=COPIES_PATIENCE_MS + 1_000,
+    )
+    told = missing_copies(alone)
+    assert "on one disk only for 31 s" in told
+    assert "node ray-b: its copy is being brought up to date" in told
+    assert "node ray-c: EIO" in told
+    assert missing_copies(replace(alone, now_ms=COPIES_PATIENCE_MS)) == ""
+    assert missing_copies(replace(alone, one_copy_since_ms=None)) == ""
+    assert missing_copies(replace(alone, copies=(own,))) == ""

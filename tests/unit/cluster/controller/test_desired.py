@@ -11,6 +11,7 @@ from raylog.cluster.controller.desired import FIRST_PORT, MOST_REMOVED_IDS, Desi
 from raylog.cluster.controller.records import (
     ClusterRecord,
     ControllerRecord,
+    CopiesRecord,
     DirRecord,
     NodeRecord,
     OldTopicRecord,
@@ -19,6 +20,7 @@ from raylog.cluster.controller.records import (
     PartitionRemovedRecord,
     ProducerIdsRecord,
     Record,
+    StoppedRecord,
     TopicRecord,
     TopicRemovedRecord,
     decode,
@@ -49,6 +51,8 @@ RECORDS: list[Record] = [
     PartitionRemovedRecord(log=LOG),
     TopicRemovedRecord(topic_id="id-t"),
     ProducerIdsRecord(epoch=7, next_id=(7 << 40) + 1000),
+    CopiesRecord(nodes=("a", "b"), directories=("dir-1", "dir-2")),
+    StoppedRecord(),
 ]
 OLD = (OldTopicRecord, OldTopicRemovedRecord)
 
@@ -185,6 +189,22 @@ def test_ports_are_used_up_after_a_while() -> None:
 def test_what_must_not_be_is_seen(records: list[Record]) -> None:
     with pytest.raises(AssertionError):
         fold(*records)
+
+
+# -- copies ----------------------------------------------------------------------------------------
+
+
+def test_the_last_record_of_copies_says_which_count() -> None:
+    assert (fold().copies, fold().copy_dirs) == ((), ())
+    both = CopiesRecord(nodes=("a", "b"), directories=("dir-1", "dir-2"))
+    desired = fold(both, CopiesRecord(nodes=("b",), directories=("dir-2",)))
+    assert (desired.copies, desired.copy_dirs) == (("b",), ("dir-2",))
+    assert desired.copy().copies == ("b",)
+
+
+def test_a_cluster_is_stopped_until_the_next_record() -> None:
+    assert fold(TOPIC, StoppedRecord()).is_all_stopped
+    assert not fold(TOPIC, StoppedRecord(), ControllerRecord(epoch=8, node="a")).is_all_stopped
 
 
 # -- version 1 -------------------------------------------------------------------------------------

@@ -1,203 +1,433 @@
-"""Where the Controller starts, by what lies on the nodes' disks."""
+"""Where a Controller begins, by what lies on the nodes' disks and what the LogManagers say."""
 
-from collections.abc import Mapping
-from concurrent.futures import Future
+import os
+import re
+import uuid
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from raylog.actors.errors import NoLogDirs, OlderMetadata, RequestTimedOut
-from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.runtime.calls import Call
-from raylog.actors.runtime.names import Node
-from raylog.cluster.controller import home as module
-from raylog.cluster.controller.copies import Copy, Home, SurveyedDir
-from raylog.cluster.controller.home import find_home, own_home, survey_node
+from raylog.actors.control import MetadataKept
+from raylog.actors.errors import (
+    MetadataIncomplete,
+    NoLogDirs,
+    OlderMetadata,
+    RequestTimedOut,
+)
+from raylog.actors.metadata_history import EpochStart
+from raylog.actors.node.metadata_copy import values_of
+from raylog.cluster.controller.copies import SurveyedDir
+from raylog.cluster.controller.home import (
+    FENCED_MS,
+    Survey,
+    Wanted,
+    begin_home,
+    find_home,
+)
 from raylog.cluster.controller.metadata_log import MetadataLog
-from raylog.storage.errors import LogLocked, LogMissing
-from raylog.storage.files import RealFileSystem
-from raylog.storage.log_dir import LogDir
+from raylog.cluster.controller.records import ControllerRecord, CopiesRecord, Record
+from raylog.cluster.controller.surveying import Surveyor, batches_of
+from raylog.cluster.controller.witness import Mark
+from raylog.storage.errors import LogLocked, LogMissing, RaylogError
+from raylog.storage.files import Lock
 from raylog.storage.state.controller_epoch import write_controller_epoch
-from raylog.storage.state.properties import MetaProperties, random_id, write_meta
+from raylog.storage.state.properties import MetaProperties, id_text, write_meta
 from raylog.storage.testing.clock import ManualClock
-from tests.harness.futures import Timeline
+from raylog.storage.testing.memory import MemoryFileSystem
 
-DIGESTS = b"x" * 8
-COPY = Copy(cluster_id="cluster-1", controller_epoch=1, digests=DIGESTS)
-
-
-def fresh(node_id: str) -> list[SurveyedDir]:
-    return [SurveyedDir(node_id=node_id, path="/disk")]
+METADATA = "__cluster_metadata-0"
 
 
-def with_metadata(node_id: str) -> list[SurveyedDir]:
-    """The metadata is in the second of two log dirs."""
-    second = SurveyedDir(node_id=node_id, path="/second", has_metadata=True, copy=COPY)
-    return [*fresh(node_id), second]
-
-
-CONFIG = BrokerConfig.parse({})
+def directory_of(node: str) -> str:
+    return id_text(uuid.UUID(int=ord(node) << 64))
 
 
 class Nodes:
-    """The nodes that are up; a task on each ends as a test says."""
+    """Nodes with a log dir each, all of them in one memory, and the LogManagers that are up."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.timeline = Timeline(patch)
-        self.ends: dict[Node, Future[Any]] = {}
-        self.asked: list[Node] = []
-        patch.setattr(module, "alive_nodes", lambda: list(self.ends))
-        patch.setattr(module, "own_node", lambda: next(iter(self.ends)))
-        patch.setattr(module, "run_on_nodes", self._run)
+    def __init__(self, *nodes: str, own: str = "a") -> None:
+        self.fs = MemoryFileSystem()
+        self.own = own
+        self.errors: dict[str, RaylogError] = {}
+        self.managers: dict[str, MetadataKept] = {}
+        self.promised: list[int] = []
+        self.left: list[Mark] = []
+        self.looked_at: list[str] = []
+        self.locks: dict[str, Lock] = {}  # of copies that LogManagers have open
+        self.nodes = list(nodes)
+        for node in nodes:
+            self.fs.make_dir(f"/{node}")
 
-    def has(self, node_id: str, outcome: Any) -> None:
-        """The first one is the own node."""
-        self.ends[Node(node_id, f"label-{node_id}")] = self.timeline.ends_at(1, outcome)
+    def join(self, *nodes: str) -> None:
+        for node in nodes:
+            write_meta(self.fs, f"/{node}", MetaProperties("cluster-1", 1, directory_of(node)))
 
-    def has_silent(self, node_id: str) -> None:
-        self.ends[Node(node_id)] = Future()
+    def writes(self, node: str, *records: Record) -> None:
+        self.join(node)
+        log = MetadataLog(self.fs, ManualClock(), f"/{node}", new_cluster="cluster-1")
+        if records:
+            log.append(records)
+        log.close()
 
-    def _run(
-        self, function: Any, arguments: Mapping[Node, tuple[Any, ...]], what: str
-    ) -> dict[Node, Call[list[SurveyedDir]]]:
-        assert function is survey_node
-        assert arguments == {node: (node.node_id, CONFIG) for node in self.ends}
-        self.asked = list(arguments)
-        return {node: Call(end, f"{what} of node {node}") for node, end in self.ends.items()}
+    def copies(self, source: str, *targets: str) -> None:
+        for target in targets:
+            self.join(target)
+            self.fs.make_dir(f"/{target}/{METADATA}")
+            for name in self.fs.list_dir(f"/{source}/{METADATA}"):
+                content = self.fs.read_file(f"/{source}/{METADATA}/{name}")
+                self.fs.write_file(f"/{target}/{METADATA}/{name}", content)
+
+    def has_manager(self, node: str, *, promised: int = -1, idle_ms: int = -1) -> None:
+        self.managers[node] = MetadataKept(
+            node=node,
+            life="1",
+            directory_id=directory_of(node),
+            epochs=(EpochStart(self.epoch(node), 1),),
+            promised=promised,
+            idle_ms=idle_ms,
+        )
+
+    def epoch(self, node: str) -> int:
+        (entry,) = Surveyor(self.fs).survey(node, [f"/{node}"])
+        return 0 if entry.copy is None else entry.copy.controller_epoch
+
+    def keeps_open(self, node: str) -> None:
+        """The LogManager has its copy open."""
+        self.locks[node] = self.fs.lock(f"/{node}/{METADATA}")
+
+    def is_lost(self, node: str) -> None:
+        self.nodes.remove(node)
+        self.managers.pop(node, None)
+
+    def names(self, node: str) -> list[str]:
+        """What lies in its log dir, without the ids in names."""
+        found = [name for name in self.fs.list_dir(f"/{node}") if name.startswith(METADATA)]
+        return sorted(METADATA + re.sub(r".*\..*-", "-", name[len(METADATA) :]) for name in found)
+
+    def begin(self, **wanted: bool) -> str:
+        """The log dir where a Controller begins."""
+        home = begin_home(self, self.fs, ManualClock(), Wanted(**wanted))
+        assert home.node_id == f"ray-{self.own}"
+        return home.log_dir
+
+    def records(self, node: str) -> list[bytes]:
+        batches = batches_of(self.fs, f"/{node}/{METADATA}")
+        return [value for batch in batches for value in values_of(batch)]
+
+    # -- the way to them ---------------------------------------------------------------------------
+
+    def has_managers(self) -> bool:
+        return bool(self.managers)
+
+    def statuses(self) -> Sequence[MetadataKept]:
+        return list(self.managers.values())
+
+    def promises(self, epoch: int) -> Sequence[MetadataKept]:
+        self.promised.append(epoch)
+        return [replace(kept, promised=epoch) for kept in self.managers.values()]
+
+    def marks(self) -> Sequence[Mark]:
+        return self.left
+
+    def release(self, node_id: str) -> None:
+        lock = self.locks.pop(node_id.removeprefix("ray-"), None)
+        if lock is not None:
+            lock.release()
+
+    def survey(self, *, tries_locks: bool, only_own: bool = False) -> Survey:
+        self.looked_at.append("own" if only_own else "all")
+        nodes = [self.own] if only_own else self.nodes
+        dirs = [entry for node in nodes for entry in self._look(node, tries_locks)]
+        errors = {f"ray-{node}": error for node, error in self.errors.items()}
+        return Survey(own=f"ray-{self.own}", dirs=tuple(dirs), errors=errors)
+
+    def _look(self, node: str, tries_locks: bool) -> Iterable[SurveyedDir]:
+        if node in self.errors:
+            return []
+        surveyor = Surveyor(self.fs)
+        return surveyor.survey(f"ray-{node}", [f"/{node}"], node=node, tries_locks=tries_locks)
+
+    def batches(self, entry: SurveyedDir) -> Sequence[bytes]:
+        self.release(entry.node_id)
+        lock = self.fs.lock(os.path.join(entry.path, METADATA))
+        lock.release()
+        return [bytes(batch) for batch in batches_of(self.fs, f"{entry.path}/{METADATA}")]
+
+    def set_aside(self, entry: SurveyedDir) -> None:
+        folder = os.path.join(entry.path, METADATA)
+        self.fs.rename(folder, f"{folder}.{'0' * 32}-stray")
 
 
-@pytest.fixture
-def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
-    return Nodes(monkeypatch)
+def controller(node: str, epoch: int) -> ControllerRecord:
+    return ControllerRecord(epoch=epoch, node=node, directory=directory_of(node))
 
 
-def test_a_single_node_is_chosen_without_asking_it(nodes: Nodes) -> None:
-    nodes.has_silent("a")
-    assert find_home(CONFIG) == (Node("a"), None)
-    assert nodes.asked == []
+def in_sync(*nodes: str) -> CopiesRecord:
+    return CopiesRecord(nodes=nodes, directories=tuple(map(directory_of, nodes)))
 
 
-def test_the_node_that_has_the_metadata_is_chosen(nodes: Nodes) -> None:
-    nodes.has("a", fresh("a"))
-    nodes.has("d", with_metadata("d"))
-    home = Home(node_id="d", log_dir="/second")
-    assert find_home(CONFIG) == (Node("d", "label-d"), home)
+def test_the_node_that_has_the_metadata_is_found() -> None:
+    nodes = Nodes("a", "b")
+    nodes.writes("b", controller("b", 1))
+    home, _ = find_home(nodes, Wanted(may_begin=True))
+    assert (home.node_id, home.log_dir) == ("ray-b", "/b")
+    assert nodes.promised == []
 
 
-def test_where_no_disk_belongs_to_a_cluster_the_own_node_is_chosen(nodes: Nodes) -> None:
-    nodes.has("b", fresh("b"))
-    nodes.has("a", fresh("a"))
-    node, home = find_home(CONFIG)
-    assert node == Node("b", "label-b")
-    assert home is not None
+def test_where_no_disk_belongs_to_a_cluster_the_own_node_is_found() -> None:
+    home, _ = find_home(Nodes("b", "a", own="b"), Wanted(may_begin=True))
+    assert home.node_id == "ray-b"
     assert home.new_cluster
 
 
-def test_a_silent_node_does_not_matter_where_the_metadata_was_found(nodes: Nodes) -> None:
-    nodes.has("a", fresh("a"))
-    nodes.has("d", with_metadata("d"))
-    nodes.has_silent("s")
-    assert find_home(CONFIG)[0].node_id == "d"
+def test_a_controller_that_ray_starts_again_begins_no_cluster() -> None:
+    nodes = Nodes("a")
+    with pytest.raises(LogMissing):
+        nodes.begin()
+    assert nodes.names("a") == []
+    assert nodes.begin(may_begin=True) == "/a"
 
 
-def test_where_the_metadata_was_not_found_a_silent_node_may_have_it(nodes: Nodes) -> None:
-    nodes.has("a", fresh("a"))
-    nodes.has_silent("s")
+def test_a_silent_node_does_not_matter_where_the_metadata_was_found() -> None:
+    nodes = Nodes("a", "s")
+    nodes.writes("a", controller("a", 1))
+    nodes.errors["s"] = RequestTimedOut("looking at the log dirs of node s", 1)
+    assert nodes.begin() == "/a"
+
+
+def test_where_the_metadata_was_not_found_a_silent_node_may_have_it() -> None:
+    nodes = Nodes("a", "s")
+    nodes.errors["s"] = RequestTimedOut("looking at the log dirs of node s", 1)
     with pytest.raises(RequestTimedOut, match="looking at the log dirs of node s"):
-        find_home(CONFIG)
+        nodes.begin(may_begin=True)
 
 
-def test_a_node_without_log_dirs_does_not_matter(nodes: Nodes) -> None:
-    nodes.has("a", fresh("a"))
-    nodes.has("x", NoLogDirs("log.dirs is not set"))
-    assert find_home(CONFIG)[0].node_id == "a"
+def test_a_node_without_log_dirs_does_not_matter_but_where_it_is_the_own_one() -> None:
+    nodes = Nodes("a", "x")
+    nodes.errors["x"] = NoLogDirs("log.dirs is not set")
+    assert nodes.begin(may_begin=True) == "/a"
+    nodes.own = "x"
+    with pytest.raises(NoLogDirs, match=r"log\.dirs is not set"):
+        nodes.begin(may_begin=True)
 
 
-def test_where_the_own_node_has_no_log_dirs_it_is_said(nodes: Nodes) -> None:
-    nodes.has("x", NoLogDirs("log.dirs is not set"))
-    nodes.has("a", fresh("a"))
-    with pytest.raises(NoLogDirs):
-        find_home(CONFIG)
-
-
-def test_an_error_without_a_name_is_raised(nodes: Nodes) -> None:
-    nodes.has("a", fresh("a"))
-    nodes.has("x", KeyError("a bug"))
-    with pytest.raises(KeyError, match="a bug"):
-        find_home(CONFIG)
-
-
-def test_older_metadata_counts_only_where_somebody_accepts_it(nodes: Nodes) -> None:
-    (first, second) = with_metadata("d")
-    nodes.has("a", [replace(first, node_id="a", cluster_id="cluster-1", obeyed_epoch=4)])
-    nodes.has("d", [first, replace(second, cluster_id="cluster-1")])
-    with pytest.raises(OlderMetadata):
-        find_home(CONFIG)
-    node, home = find_home(CONFIG, older_metadata=True)
-    assert node.node_id == "d"
-    assert home is not None
+def test_older_metadata_is_refused_also_to_a_controller_that_is_back() -> None:
+    nodes = Nodes("a")
+    nodes.writes("a", controller("a", 1))
+    write_controller_epoch(nodes.fs, "/a", 4)
+    for may_begin in (False, True):
+        with pytest.raises(OlderMetadata, match="/a"):
+            nodes.begin(may_begin=may_begin)
+    home, _ = find_home(nodes, Wanted(older_metadata=True))
     assert (home.least_epoch, home.accepts_older) == (4, True)
 
 
-def test_on_a_single_node_older_metadata_is_refused_too_also_to_a_controller_that_is_back(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "log"
-    config = BrokerConfig.parse({"log.dirs": [str(path)]})
-    MetadataLog(RealFileSystem(), ManualClock(), str(path), new_cluster="cluster-1").close()
-    write_meta(RealFileSystem(), str(path), MetaProperties("cluster-1", 1, random_id()))
-    write_controller_epoch(RealFileSystem(), str(path), 1)
-    for may_begin in (False, True):
-        with pytest.raises(OlderMetadata, match=str(path)):
-            own_home("n", config, may_begin=may_begin)
-    assert own_home("n", config, older_metadata=True, may_begin=True).least_epoch == 1
-
-
-def test_on_a_single_node_a_controller_looks_itself_and_begins_a_cluster_only_once(
-    tmp_path: Path,
-) -> None:
-    config = BrokerConfig.parse({"log.dirs": [str(tmp_path / "log")]})
-    home = own_home("n", config, may_begin=True)
-    assert home.log_dir == str(tmp_path / "log")
-    assert home.new_cluster
+def test_a_log_dir_that_is_used_begins_no_cluster_and_keeps_no_controller_that_is_back() -> None:
+    nodes = Nodes("a")
+    lock = nodes.fs.lock("/a/.lock")
+    nodes.fs.write_file("/a/.lock", b"")
     with pytest.raises(LogMissing):
-        own_home("n", config, may_begin=False)
-    assert list(tmp_path.iterdir()) == [], "looking changes nothing"
+        nodes.begin()
+    lock.release()
 
 
-@pytest.mark.parametrize("word", [False, True])
-def test_a_log_dir_of_a_running_broker_begins_no_cluster_and_nothing_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: bool
+# -- the metadata comes to the Controller ----------------------------------------------------------
+
+
+def test_the_newest_copy_is_brought_here_when_it_lies_on_another_node() -> None:
+    """The older one here waits to be deleted; that one stays, since the log says who keeps any."""
+    nodes = Nodes("a", "b")
+    nodes.writes("b", controller("b", 1), in_sync("b", "a"))
+    nodes.copies("b", "a")
+    nodes.writes("b", controller("b", 2))
+    assert nodes.begin() == "/a"
+    assert nodes.records("a") == nodes.records("b")
+    assert nodes.names("a") == [METADATA, METADATA + "-delete"]
+    assert nodes.names("b") == [METADATA]
+    log = MetadataLog(nodes.fs, ManualClock(), "/a")
+    assert log.desired.controller_epoch == 2
+    log.close()
+
+
+def test_the_only_copy_is_moved_and_not_copied() -> None:
+    nodes = Nodes("a", "b")
+    nodes.writes("b", controller("b", 1))
+    expected = nodes.records("b")
+    assert nodes.begin() == "/a"
+    assert nodes.records("a") == expected
+    assert nodes.names("b") == [METADATA + "-stray"]
+
+
+def test_a_damaged_copy_here_is_kept_beside_the_one_that_is_brought() -> None:
+    nodes = Nodes("a", "b")
+    nodes.writes("b", controller("b", 1), in_sync("b"))
+    nodes.copies("b", "a")
+    nodes.writes("b", controller("b", 2))
+    log = f"/a/{METADATA}/00000000000000000000.log"
+    nodes.fs.write_file(log, b"x" * 40 + nodes.fs.read_file(log))
+    assert nodes.begin() == "/a"
+    assert nodes.names("a") == [METADATA, METADATA + "-stray"]
+    assert nodes.epoch("a") == 2
+
+
+def test_a_copy_that_was_cut_off_is_made_anew() -> None:
+    nodes = Nodes("a", "b")
+    nodes.writes("b", controller("b", 1))
+    nodes.fs.make_dir(f"/a/{METADATA}.new")
+    nodes.fs.write_file(f"/a/{METADATA}.new/00000000000000000000.log", b"half")
+    assert nodes.begin() == "/a"
+    assert nodes.epoch("a") == 1
+
+
+def test_a_copy_that_another_controller_still_writes_is_left_where_it_is() -> None:
+    nodes = Nodes("a", "b")
+    nodes.writes("b", controller("b", 1))
+    lock = nodes.fs.lock(f"/b/{METADATA}")
+    with pytest.raises(LogLocked):
+        nodes.begin()
+    assert nodes.names("a") == []
+    lock.release()
+    assert nodes.begin() == "/a"
+
+
+def test_copies_that_log_managers_keep_open_are_no_hindrance() -> None:
+    nodes = Nodes("a", "b")
+    nodes.writes("b", controller("b", 1), in_sync("b", "a"))
+    nodes.copies("b", "a")
+    nodes.writes("b", controller("b", 2))
+    for node in ("a", "b"):
+        nodes.has_manager(node)
+        nodes.keeps_open(node)
+    assert nodes.begin() == "/a"
+    log = MetadataLog(nodes.fs, ManualClock(), "/a")
+    log.close()
+
+
+def test_a_node_without_a_log_dir_for_it_cannot_have_the_controller() -> None:
+    nodes = Nodes("a", "b")
+    nodes.writes("b", controller("b", 1))
+    nodes.errors["a"] = NoLogDirs("log.dirs is not set")
+    with pytest.raises(NoLogDirs, match=r"log\.dirs is not set.*`raylog stop` and"):
+        nodes.begin()
+    del nodes.errors["a"]
+    nodes.fs.remove_dir("/a")
+    nodes.fs.write_file("/a", b"a file")
+    with pytest.raises(NoLogDirs, match=r"/a.*`raylog stop` and"):
+        nodes.begin()
+    assert nodes.names("b") == [METADATA], "it stays where it is"
+
+
+# -- the lost Controller ---------------------------------------------------------------------------
+
+
+def test_all_copies_promise_a_higher_epoch_than_any_has_seen_before_they_are_read() -> None:
+    nodes = Nodes("a", "b")
+    nodes.writes("a", controller("a", 3), in_sync("a", "b"))
+    nodes.copies("a", "b")
+    nodes.has_manager("a")
+    nodes.has_manager("b", promised=7)
+    home = begin_home(nodes, nodes.fs, ManualClock(), Wanted())
+    assert nodes.promised == [8]
+    assert home.least_epoch == 8
+
+
+@pytest.mark.parametrize(("idle_ms", "goes_on"), [(0, True), (FENCED_MS, True), (-1, False)])
+def test_a_copy_that_heard_the_lost_controller_of_late_goes_on_without_it(
+    idle_ms: int, goes_on: bool
 ) -> None:
-    """The broker has its metadata in another log dir, which is not given here."""
-    monkeypatch.setattr("raylog.actors.partition.locking.LOCK_PATIENCE_S", 0.0)
-    config = BrokerConfig.parse({"log.dirs": [str(tmp_path)]})
-    used = LogDir(RealFileSystem(), str(tmp_path), random_id(), 1)
-    before = sorted(path.name for path in tmp_path.iterdir())
-    with pytest.raises(LogLocked, match=str(tmp_path)):
-        own_home("n", config, new_cluster=word, may_begin=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == before
-    used.close(clean=True)
-    assert own_home("n", config, new_cluster=True, may_begin=True).new_cluster
+    nodes = Nodes("a", "b", own="b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("a", "b")
+    nodes.is_lost("a")
+    nodes.has_manager("b", idle_ms=idle_ms)
+    if goes_on:
+        assert nodes.begin() == "/b"
+    else:
+        with pytest.raises(MetadataIncomplete, match="node a "):
+            nodes.begin()
 
 
-def test_a_controller_that_is_back_is_not_kept_by_the_locks_of_its_own_log_managers(
-    tmp_path: Path,
+def test_a_copy_that_has_not_heard_the_lost_controller_for_long_may_have_been_left_out() -> None:
+    nodes = Nodes("a", "b", own="b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("a", "b")
+    nodes.is_lost("a")
+    nodes.has_manager("b", idle_ms=FENCED_MS + 1)
+    with pytest.raises(MetadataIncomplete, match="--from b"):
+        nodes.begin()
+
+
+@pytest.mark.parametrize(
+    ("marks", "goes_on"),
+    [
+        ([Mark(epoch=0)], True),
+        ([Mark(epoch=0, asked_at=2)], True),
+        ([Mark(epoch=0, asked_at=3)], False),
+        ([Mark(epoch=0), Mark(epoch=0, asked_at=3)], False),
+        ([Mark(epoch=2)], False),
+        ([], False),
+    ],
+)
+def test_a_copy_that_ray_knows_was_not_left_out_goes_on_however_long_that_takes(
+    marks: list[Mark], goes_on: bool
 ) -> None:
-    config = BrokerConfig.parse({"log.dirs": [str(tmp_path)]})
-    used = LogDir(RealFileSystem(), str(tmp_path), random_id(), 1)
-    with pytest.raises(LogMissing):
-        own_home("n", config, may_begin=False)
-    used.close(clean=True)
+    """Its record of who is in sync is number 2. Of three copies one is enough."""
+    nodes = Nodes("a", "b", "c", own="b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b", "c"))
+    nodes.copies("a", "b")
+    nodes.is_lost("a")
+    nodes.is_lost("c")
+    nodes.has_manager("b", idle_ms=FENCED_MS + 1)
+    nodes.left = marks
+    if goes_on:
+        assert nodes.begin() == "/b"
+    else:
+        with pytest.raises(MetadataIncomplete, match="node a; node c "):
+            nodes.begin()
 
 
-def test_a_log_dir_that_is_used_on_another_node_begins_no_cluster(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+def test_a_copy_that_has_not_promised_is_not_enough_whatever_ray_knows() -> None:
+    nodes = Nodes("a", "b", own="b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("a", "b")
+    nodes.is_lost("a")
+    nodes.left = [Mark(epoch=0)]
+    with pytest.raises(MetadataIncomplete):
+        nodes.begin()
+
+
+@pytest.mark.parametrize(("epoch", "goes_on"), [(0, True), (1, False)])
+def test_a_controller_that_ends_while_a_copy_is_away_goes_on_if_ray_knows_of_none_since(
+    epoch: int, goes_on: bool
 ) -> None:
-    monkeypatch.setattr("raylog.actors.partition.locking.LOCK_PATIENCE_S", 0.0)
-    nodes.has("a", fresh("a"))
-    nodes.has("d", [replace(fresh("d")[0], is_locked=True)])
-    with pytest.raises(LogLocked, match="/disk of node d"):
-        find_home(CONFIG, new_cluster=True)
+    nodes = Nodes("a", "b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.is_lost("b")
+    nodes.left = [Mark(epoch=epoch, asked_at=9)]
+    if goes_on:
+        assert nodes.begin() == "/a"
+    else:
+        with pytest.raises(MetadataIncomplete, match="node b "):
+            nodes.begin()
+
+
+def test_where_the_last_controller_was_here_no_other_node_is_looked_at() -> None:
+    """It takes a process on each of them."""
+    nodes = Nodes("a", "b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("a", "b")
+    nodes.has_manager("b")
+    nodes.left = [Mark(epoch=0)]
+    assert nodes.begin() == "/a"
+    assert nodes.looked_at == ["own"]
+    assert nodes.promised == []
+
+
+def test_where_the_last_controller_was_elsewhere_all_nodes_are_looked_at() -> None:
+    nodes = Nodes("a", "b", own="b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("a", "b")
+    nodes.left = [Mark(epoch=0)]
+    assert nodes.begin() == "/b"
+    assert nodes.looked_at == ["own", "all"]

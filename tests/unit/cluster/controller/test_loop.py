@@ -23,7 +23,7 @@ from raylog.cluster.controller.events import (
     Started,
     Tick,
 )
-from raylog.cluster.controller.instructions import Answer, Append, Tell
+from raylog.cluster.controller.instructions import Answer, Append, Push, Tell
 from raylog.cluster.controller.loop import ControllerLoop
 from raylog.cluster.controller.machine import ControllerMachine
 from raylog.cluster.controller.records import ClusterRecord
@@ -65,6 +65,12 @@ class Stage:
     def tell(self, tell: Tell) -> None:
         self.node.obey(tell.orders)
         self.events.append(Reported(report=self.node.report()))
+
+    def push(self, push: Push) -> None:
+        raise AssertionError("there is one node")
+
+    def ask_whether(self) -> None:
+        raise AssertionError("there is one node")
 
     def answer(self, answer: Answer) -> None:
         self.answers.append(answer)

@@ -14,13 +14,17 @@ from raylog.actors.errors import (
     TopicExists,
     UnknownTopicOrPartition,
 )
+from raylog.actors.node.metadata_copy import values_of
 from raylog.cluster.controller.commands import StopNode
 from raylog.cluster.controller.describe import PartitionDescription
 from raylog.cluster.controller.events import Asked, NodesSeen
+from raylog.cluster.controller.metadata_log import MetadataLog
+from raylog.cluster.controller.records import TopicRecord, decode
 from raylog.cluster.controller.reserve import METADATA_RESERVE, RESERVE_BYTES
 from raylog.cluster.controller.shell import LONGEST_PAUSE_S, again_until_open
 from raylog.storage.errors import DiskFull, InvalidConfig, LogDirOffline, LogLocked, StorageError
 from raylog.storage.names import TopicPartition
+from raylog.storage.testing.clock import ManualClock
 from tests.harness.control_nodes import PerfectNode, version_of
 from tests.harness.controller_shells import LOG_DIR, ShellPlay
 
@@ -109,14 +113,14 @@ def test_a_log_dir_that_was_offline_is_used_again_when_it_was_read_back(play: Sh
 
     play.is_soon(lambda: "EIO" in (problem().problem or ""), "it is recorded")
     assert "raylog log-dirs online dir-a" in (problem().todo or "")
-    assert commanding.log_dir_online("/dir-a") == "returning"
+    assert commanding.log_dir_online(LOG_DIR) == "returning"
     play.is_soon(lambda: node.dirs["dir-a"].is_read_back, "it is read back")
 
 
 def test_a_log_dir_that_no_node_could_read_is_not_said_to_be_online(play: ShellPlay) -> None:
     play.begin()
     commanding = play.shell.commanding
-    assert commanding.log_dir_online("/dir-a") == "online"
+    assert commanding.log_dir_online(LOG_DIR) == "online"
     dirs = play.managers.nodes["a"].dirs
     dirs["dir-a"] = replace(
         dirs["dir-a"], directory_id=None, state="offline", why="meta.properties is missing"
@@ -126,11 +130,11 @@ def test_a_log_dir_that_no_node_could_read_is_not_said_to_be_online(play: ShellP
         lambda: not all(d.is_online for d in play.shell.lookups.log_dirs()), "it is noticed"
     )
     with pytest.raises(LogDirOffline, match=r"meta\.properties is missing"):
-        commanding.log_dir_online("/dir-a")
+        commanding.log_dir_online(LOG_DIR)
 
 
 def test_why_the_own_node_takes_no_part_is_raised_by_the_start(play: ShellPlay) -> None:
-    play.managers.errors["a"] = LogLocked("/dir-a")
+    play.managers.errors["a"] = LogLocked(LOG_DIR)
     with pytest.raises(LogLocked):
         play.begin()
 
@@ -315,6 +319,63 @@ def test_a_node_that_left_is_told_nothing_more(play: ShellPlay) -> None:
     play.is_soon(
         lambda: "line-b" not in {thread.name for thread in threading.enumerate()}, "its line ends"
     )
+
+
+# -- copies of the metadata ------------------------------------------------------------------------
+
+
+def batch_sizes(batches: tuple[bytes, ...]) -> list[int]:
+    return [len(batch) for batch in batches]
+
+
+def test_a_topic_is_on_the_disks_of_two_nodes_when_its_creation_returns(play: ShellPlay) -> None:
+    play.begin()
+    lookups = play.shell.lookups
+    play.is_soon(lambda: [c.is_in_sync for c in lookups.metadata_copies()] == [True, True], "b")
+    play.shell.commanding.create_topic("t", 1, {})
+    kept = play.managers.copies["b"].status()
+    topics = [decode(v) for b in play.managers.copies["b"].read(0, 1 << 20) for v in values_of(b)]
+    assert any(isinstance(record, TopicRecord) and record.name == "t" for record in topics)
+    assert play.end()
+    log = MetadataLog(play.fs, ManualClock(), LOG_DIR)
+    own = log.batches(0, kept.end, 1 << 20)
+    assert batch_sizes(own) == batch_sizes(play.managers.copies["b"].read(0, 1 << 20))[: len(own)]
+    log.close()
+
+
+def test_a_copy_that_hangs_holds_up_decisions_and_no_look_up(play: ShellPlay) -> None:
+    play.begin()
+    lookups = play.shell.lookups
+    play.is_soon(lambda: [c.is_in_sync for c in lookups.metadata_copies()] == [True, True], "b")
+    gate = play.managers.copying["b"] = threading.Event()
+    end = lookups.metadata_copies()[0].end
+    with ThreadPoolExecutor() as pool:
+        created = pool.submit(play.shell.commanding.create_topic, "t", 1, {})
+        play.is_soon(lambda: lookups.metadata_copies()[0].end > end, "it is on the own disk")
+        assert lookups.list_topics() == []
+        assert not created.done()
+        gate.set()
+        assert created.result(20).name == "t"
+
+
+def test_an_orderly_stop_is_written_down_in_every_copy(play: ShellPlay) -> None:
+    play.begin()
+    lookups = play.shell.lookups
+    play.is_soon(lambda: [c.is_in_sync for c in lookups.metadata_copies()] == [True, True], "b")
+    assert play.shell.write_stopped(20)
+    assert play.end()
+    log = MetadataLog(play.fs, ManualClock(), LOG_DIR)
+    assert log.desired.is_all_stopped
+    assert log.history().end == play.managers.copies["b"].status().end
+    log.close()
+
+
+def test_a_stop_that_a_copy_does_not_hear_of_is_not_called_orderly(play: ShellPlay) -> None:
+    play.begin()
+    lookups = play.shell.lookups
+    play.is_soon(lambda: [c.is_in_sync for c in lookups.metadata_copies()] == [True, True], "b")
+    play.managers.copying["b"] = threading.Event()
+    assert not play.shell.write_stopped(0.2)
 
 
 # -- one node --------------------------------------------------------------------------------------

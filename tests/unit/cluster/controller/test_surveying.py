@@ -7,7 +7,9 @@ import pytest
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.records import (
     ControllerRecord,
+    CopiesRecord,
     NodeRecord,
+    StoppedRecord,
     TopicRecord,
     TopicRemovedRecord,
 )
@@ -204,3 +206,33 @@ def test_a_dir_that_hangs_is_unreadable_and_holds_up_no_other(
 
 def looking() -> int:
     return sum(thread.name == "survey" for thread in threading.enumerate())
+
+
+def test_a_copy_says_where_its_last_controller_was_and_who_is_in_sync(
+    fs: MemoryFileSystem,
+) -> None:
+    directory_id = random_id()
+    write_meta(fs, "/disk", MetaProperties("cluster-1", 1, directory_id))
+    log = MetadataLog(fs, ManualClock(), "/disk", new_cluster="cluster-1")
+    assert log.directory_id == directory_id
+    log.append([ControllerRecord(epoch=1, node="a")])
+    (before,) = Surveyor(fs).survey("ray-b", ["/disk"], node="b")
+    assert before.copy is not None
+    assert (before.copy.in_sync, before.copy.ruled_from) == (None, -1)
+    copies = CopiesRecord(nodes=("b", "c"), directories=(directory_id, "dir-c"))
+    last = ControllerRecord(epoch=2, node="b", directory=directory_id)
+    log.append([copies, last, copies, StoppedRecord()])
+    log.close()
+    (found,) = Surveyor(fs).survey("ray-b", ["/disk"], node="b")
+    assert (found.node, found.directory_id) == ("b", directory_id)
+    assert found.copy is not None
+    assert (found.copy.controller, found.copy.controller_dir) == ("b", directory_id)
+    assert found.copy.in_sync == {directory_id: "b", "dir-c": "c"}
+    assert (found.copy.ruled_from, found.copy.is_stopped) == (2, True)
+
+
+def test_a_copy_says_which_controllers_it_takes_nothing_of(fs: MemoryFileSystem) -> None:
+    written(fs, 1)
+    write_controller_epoch(fs, "/disk/__cluster_metadata-0", 5)
+    (found,) = Surveyor(fs).survey("n", ["/disk"])
+    assert found.promised_epoch == 5

@@ -20,6 +20,7 @@ from raylog.cluster.controller.describe import (
     MANAGER_ENDS,
     MANAGER_LEARNS,
     MANAGER_STARTS,
+    METADATA_COPIES,
     NODE_STOPPED,
     ONLINE_AGAIN,
     SILENT,
@@ -332,6 +333,17 @@ def test_a_reason_of_several_partitions_that_names_one_of_them_is_one_finding() 
     assert "(t-0)" in finding.what
 
 
+def test_one_copy_of_the_metadata_is_a_warning_on_several_nodes_and_a_note_on_one() -> None:
+    why = "the cluster's metadata has been on one disk only for 40 s (node b: no answer)"
+    several = Facts(problems={METADATA_COPIES: why}, nodes={"a": None, "b": None})
+    finding = only(several)
+    assert (finding.severity, finding.subject) == (WARNING, "metadata")
+    assert finding.what.startswith(why)
+    assert notes(several) == []
+    (note,) = notes(Facts(nodes={"a": None}))
+    assert (note.severity, note.subject) == (INFO, "metadata")
+
+
 # -- nodes that an operator has stopped or drained -------------------------------------------------
 
 
@@ -362,7 +374,7 @@ def test_a_partition_that_is_closed_just_now_by_a_stop_is_no_problem() -> None:
 
 
 def test_a_drained_node_is_a_note_with_what_ends_it() -> None:
-    drained = Facts(nodes={"n1": None}, node_list=[node("draining")])
+    drained = Facts(nodes={"n1": None, "n2": None}, node_list=[node("draining")])
     assert findings(drained) == []
     (note,) = notes(drained)
     assert "`raylog node drain --undo disk-1`" in note.todo

@@ -1,0 +1,403 @@
+"""The copy of the metadata log in one log dir: what the Controller pushes, fsynced. Knows no Ray.
+
+The folder ``__cluster_metadata-0`` is the same as the Controller's own, batch for batch, so a
+Controller may begin over it as it lies. Beside the log is the file ``controller-epoch``: the
+highest epoch of a Controller that the copy has promised to, fsynced before anything of that one is
+taken::
+
+    <log dir>/__cluster_metadata-0/
+      00000000000000000000.log ...     as of each partition
+      controller-epoch                 the promise (``controller_epoch.py``)
+
+**What a push does.** The copy takes nothing of a Controller with a lower epoch than it has promised
+to, or has a record of. Where it agrees with the push on everything before ``base``, it goes on from
+there: what it has already stays, and what differs is cut off with all behind it. Only the tail of a
+Controller that was replaced is cut::
+
+    copy     1 1 1 2 2          of epoch 2, which was lost
+    push         1 3 3          base 2, of epoch 3
+    then     1 1 1 3 3
+
+If what differs lies in the epoch that pushes, two Controllers have had this epoch. Nothing is cut
+then, and ``problem`` says so. In all cases the answer is what the copy has; the Controller finds
+out from it where to go on (``following.py``).
+
+Not its job: which log dir (``metadata_keeper.py``), and who calls: one thread at a time.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+from raylog.actors.control import VERSION, MetadataKept, MetadataPush
+from raylog.actors.errors import UnsupportedVersion
+from raylog.actors.metadata_history import MetadataHistory
+from raylog.storage.buffers import Buffer
+from raylog.storage.clock import Clock
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import (
+    DiskFull,
+    InconsistentClusterId,
+    LogLocked,
+    OutOfResources,
+    RaylogError,
+    StorageError,
+)
+from raylog.storage.files import FileSystem, Lock
+from raylog.storage.loader import create_log, open_log
+from raylog.storage.log import Log
+from raylog.storage.log_dir import METADATA_PARTITION
+from raylog.storage.records.batch import iter_batches
+from raylog.storage.records.decode import decode_records
+from raylog.storage.state.controller_epoch import (
+    NO_EPOCH,
+    read_controller_epoch,
+    write_controller_epoch,
+)
+from raylog.storage.state.properties import PARTITION_METADATA, random_id
+from raylog.storage.wholeness import check_whole
+
+# All records of one decision are one batch: for a topic of 10,000 partitions more than 3 MB, and
+# names can be longer. By default a log takes 1 MiB.
+BATCH_BYTES = 64 << 20
+CONFIG = LogConfig(retention_ms=-1, max_message_bytes=BATCH_BYTES)
+# One read of what lies there.
+READ_BYTES = 1 << 20
+# A copy that could not be opened is tried again after this; one that is locked, at once.
+REOPEN_MS = 5_000
+# A Controller hears an answer before it pushes again. More are remembered than it can lack.
+MOST_ANSWERS = 64
+
+
+class MetadataCopy:
+    """The copy in one log dir. Nothing lies there before something is pushed."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        clock: Clock,
+        log_dir: str,
+        *,
+        cluster_id: str,
+        node: str,
+        life: str,
+        directory_id: str,
+        steady: Clock | None = None,
+    ) -> None:
+        """``clock``: of the records. ``steady``: one that is never set; None: the same.
+
+        ``node``, ``life``, ``directory_id``: as ``MetadataKept`` has them.
+        """
+        self._fs, self._clock, self._steady = fs, clock, steady or clock
+        self._cluster_id = cluster_id
+        self.folder = os.path.join(log_dir, str(METADATA_PARTITION))
+        self._kept = MetadataKept(node=node, life=life, directory_id=directory_id)
+        self._answers = _Answers()
+        self._open: _OpenCopy | None = None
+        self._why_not: RaylogError | None = None  # it could not be opened, or has failed
+        self._not_before_ms = 0
+
+    # -- what is asked of it -----------------------------------------------------------------------
+
+    def status(self) -> MetadataKept:
+        """What it has. Nothing is made where nothing lies."""
+        try:
+            if self._has_folder():
+                self._opened()
+        except RaylogError as error:
+            return self._answer(error)
+        return self._answer()
+
+    def promise(self, epoch: int) -> MetadataKept:
+        """Take nothing of a Controller with a lower epoch from now on: on the disk when it answers.
+
+        ``promised`` in the answer is what counts: it may be higher, or the disk may have failed.
+        Where nothing lies nothing is promised: nobody counts on what is not there, and whoever puts
+        a folder back must not find another one in its place.
+        """
+        try:
+            if self._has_folder():
+                self._opened().promise(epoch)
+        except RaylogError as error:
+            return self._failed(error)
+        return self._answer()
+
+    def take(self, push: MetadataPush) -> MetadataKept:
+        """Take what fits of a push, on the disk when it answers. Raises UnsupportedVersion."""
+        if push.version > VERSION:
+            raise UnsupportedVersion(self.folder, push.version, VERSION)
+        try:
+            if push.cluster_id != self._cluster_id:
+                raise InconsistentClusterId(self.folder, self._cluster_id, push.cluster_id)
+            is_refused, problem = self._opened().take(push)
+        except RaylogError as error:
+            return self._failed(error)
+        if is_refused:
+            return replace(self._answer(), problem=problem)
+        if push.life == self._kept.life:
+            self._answers.heard(push.controller_epoch, push.heard)
+        number = self._answers.given(push.controller_epoch, self._steady.now_ms())
+        return replace(self._answer(), number=number)
+
+    def read(self, first: int, most_bytes: int) -> tuple[bytes, ...]:
+        """Whole batches from the one that holds the record ``first`` on; at least one.
+
+        None at the end. Raises why it cannot be read.
+        """
+        if not self._has_folder():
+            return ()
+        return self._opened().read(first, most_bytes)
+
+    def release(self) -> None:
+        """Close and unlock the folder. The next request opens it again, if nobody has locked it."""
+        opened, self._open = self._open, None
+        self._why_not, self._not_before_ms = None, 0
+        if opened is not None:
+            opened.close()
+
+    # -- its parts ---------------------------------------------------------------------------------
+
+    def _has_folder(self) -> bool:
+        return self._open is not None or self._fs.is_dir(self.folder)
+
+    def _opened(self) -> "_OpenCopy":
+        if self._open is not None:
+            return self._open
+        now_ms = self._steady.now_ms()
+        if self._why_not is not None and now_ms < self._not_before_ms:
+            raise self._why_not
+        try:
+            self._open = _OpenCopy(self._fs, self._clock, self.folder, self._cluster_id)
+        except LogLocked:
+            raise
+        except RaylogError as error:
+            self._why_not, self._not_before_ms = error, now_ms + REOPEN_MS
+            raise
+        self._why_not = None
+        return self._open
+
+    def _failed(self, error: RaylogError) -> MetadataKept:
+        """The answer after an error. What nobody knows to be on the disk is read back from it."""
+        opened = self._open
+        if opened is not None and opened.has_failed:
+            self._open = None
+            self._why_not, self._not_before_ms = error, self._steady.now_ms() + REOPEN_MS
+            opened.let_go()
+        return self._answer(error)
+
+    def _answer(self, error: RaylogError | None = None) -> MetadataKept:
+        heard_ms = self._answers.heard_ms
+        idle_ms = -1 if heard_ms is None else self._steady.now_ms() - heard_ms
+        kept = replace(self._kept, idle_ms=idle_ms, problem="" if error is None else str(error))
+        if self._open is None:
+            return kept
+        history = self._open.history
+        return replace(
+            kept,
+            cluster_id=history.cluster_id,
+            end=history.end,
+            digest=history.digest_at(history.end),
+            epochs=history.epochs,
+            promised=self._open.promised,
+        )
+
+
+class _Answers:
+    """The answers to one Controller's pushes, and which of them it has got.
+
+    ``heard_ms``: when the last of these was given; None for none.
+    """
+
+    def __init__(self) -> None:
+        self.heard_ms: int | None = None
+        self._epoch = NO_EPOCH
+        self._number = 0
+        self._given_ms: dict[int, int] = {}  # of those that may be heard yet
+
+    def given(self, epoch: int, now_ms: int) -> int:
+        """The number of an answer that is given now."""
+        if epoch != self._epoch:
+            self._epoch, self._given_ms, self.heard_ms = epoch, {}, None
+        self._number += 1
+        self._given_ms[self._number] = now_ms
+        while len(self._given_ms) > MOST_ANSWERS:
+            del self._given_ms[next(iter(self._given_ms))]
+        return self._number
+
+    def heard(self, epoch: int, number: int) -> None:
+        """The Controller has got this one; those before it matter no more."""
+        if epoch != self._epoch or number not in self._given_ms:
+            return
+        self.heard_ms = self._given_ms[number]
+        self._given_ms = {n: at for n, at in self._given_ms.items() if n > number}
+
+
+class _OpenCopy:
+    """The folder while it is open and locked. ``promised``: as of ``MetadataKept``.
+
+    ``has_failed``: after a write of which nobody knows whether it is on the disk.
+    """
+
+    def __init__(self, fs: FileSystem, clock: Clock, folder: str, cluster_id: str) -> None:
+        """Open the folder, or make it. Raises why that cannot be."""
+        self._fs, self.folder = fs, folder
+        self.has_failed = False
+        if not fs.is_dir(folder) or _is_unfinished(fs, folder):
+            create_log(fs, folder, random_id())
+        self._lock: Lock = fs.lock_dir(folder)
+        try:
+            check_whole(fs, folder)
+            # Small, and fsynced with each push: all of it is read back from the disk, and checked.
+            self._log = open_log(fs, clock, folder, METADATA_PARTITION, CONFIG)
+        except BaseException:
+            self._lock.release()
+            raise
+        try:
+            self.promised = read_controller_epoch(fs, folder)
+            self.history = MetadataHistory(self._values())
+            if self.history.cluster_id not in ("", cluster_id):
+                raise InconsistentClusterId(folder, self.history.cluster_id, cluster_id)
+        except BaseException:
+            self.let_go()
+            raise
+
+    def promise(self, epoch: int) -> None:
+        if epoch <= self.promised:
+            return
+        try:
+            write_controller_epoch(self._fs, self.folder, epoch)
+        except RaylogError as error:
+            self.has_failed = not isinstance(error, DiskFull | OutOfResources)
+            raise
+        self.promised = epoch
+
+    def take(self, push: MetadataPush) -> tuple[bool, str]:
+        """Whether nothing was taken, and the problem where two Controllers have had one epoch."""
+        history = self.history
+        if push.controller_epoch < max(self.promised, history.latest_epoch):
+            return True, ""
+        self.promise(push.controller_epoch)
+        is_beside = push.base > history.end or history.digest_at(push.base) != push.digest
+        if is_beside:
+            return True, ""
+        new = self._without_known(push)
+        if new.batches and new.base < history.end:
+            if history.latest_epoch == push.controller_epoch:
+                why = (
+                    f"record {new.base} is another one than that of the Controller, though both "
+                    f"are of epoch {push.controller_epoch}"
+                )
+                return True, why
+            self._cut(new.base)
+            if self.history.end < new.base:  # the Controller goes on from there
+                return False, ""
+        self._append(new.batches)
+        return False, ""
+
+    def _without_known(self, push: MetadataPush) -> MetadataPush:
+        """The push from the first batch on that differs from what lies here."""
+        base = push.base
+        for number, batch in enumerate(push.batches):
+            values = list(values_of(batch))
+            known = self._values(base)
+            if any(value != next(known, None) for value in values):
+                return replace(push, base=base, batches=push.batches[number:])
+            base += len(values)
+        return replace(push, base=base, batches=())
+
+    def _cut(self, end: int) -> None:
+        """Cut the log at the beginning of the batch that holds the record ``end``."""
+        held = self._log.read(end, 1).read()
+        _, header = next(iter_batches(held))
+        try:
+            self._log.truncate_to(header.base_offset)
+            self._log.flush()
+        except StorageError:
+            self.has_failed = True
+            raise
+        self.history = MetadataHistory(self._values())
+
+    def _append(self, batches: tuple[bytes, ...]) -> None:
+        """Append them in order, and fsync what was appended, also where the disk is full then."""
+        try:
+            for batch in batches:
+                self._append_one(batch)
+        finally:
+            if batches and not self.has_failed:
+                self._flush()
+
+    def _append_one(self, batch: bytes) -> None:
+        end = self._log.log_end_offset
+        values = list(values_of(batch))
+        try:
+            self._log.append(batch)
+        except StorageError as error:
+            is_undone = isinstance(error, DiskFull | OutOfResources)
+            self.has_failed = not is_undone or self._log.log_end_offset != end
+            raise
+        for value in values:
+            self.history.add(value)
+
+    def _flush(self) -> None:
+        try:
+            self._log.flush()
+        except StorageError:
+            self.has_failed = True
+            raise
+
+    def read(self, first: int, most_bytes: int) -> tuple[bytes, ...]:
+        return batches_from(self._log, first, most_bytes)
+
+    def _values(self, first: int = 0) -> Iterator[bytes]:
+        for batch in _all_batches(self._log, first):
+            yield from values_of(batch, first)
+
+    def close(self) -> None:
+        try:
+            self._log.close()
+        except StorageError:
+            pass  # every push was fsynced: nothing is lost
+        finally:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Unlock the folder as it is."""
+        with suppress(StorageError):
+            self._log.release()
+        self._lock.release()
+
+
+def _is_unfinished(fs: FileSystem, folder: str) -> bool:
+    """Whether a crash has left a folder that never had a log. One that has lost it is an error."""
+    return all(name.startswith(PARTITION_METADATA) for name in fs.list_dir(folder))
+
+
+# -- batches and the values in them ----------------------------------------------------------------
+
+
+def values_of(batches: Buffer, first: int = 0) -> Iterator[bytes]:
+    """The values of the records with numbers from ``first`` on. Raises CorruptRecord."""
+    for record in decode_records(batches, start_offset=first):
+        yield record.value or b""
+
+
+def batches_from(log: Log, first: int, most_bytes: int) -> tuple[bytes, ...]:
+    """Whole batches of a metadata log from the one that holds the record ``first`` on.
+
+    At least one, and about ``most_bytes``; none at the log's end. Any thread may call it.
+    """
+    if first >= log.log_end_offset:
+        return ()
+    held = memoryview(log.read(first, most_bytes).read())
+    return tuple(
+        bytes(held[position : position + header.size_bytes])
+        for position, header in iter_batches(held)
+    )
+
+
+def _all_batches(log: Log, first: int) -> Iterator[bytes]:
+    while batches := batches_from(log, first, READ_BYTES):
+        yield from batches
+        _, header = next(iter_batches(batches[-1]))
+        first = header.last_offset + 1

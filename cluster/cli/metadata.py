@@ -1,0 +1,191 @@
+"""``raylog metadata``: the copies of the cluster's metadata, and what to do when they are lost."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from raylog.cluster.cli.common import (
+    NAMESPACE,
+    TABLE,
+    Address,
+    Format,
+    Namespace,
+    Output,
+    note,
+    quiet_ray,
+    show,
+    show_json,
+)
+
+if TYPE_CHECKING:
+    from raylog.actors.node.broker_config import BrokerConfig
+    from raylog.cluster.controller.standings import Standing
+    from raylog.cluster.metadata_work import MetadataWork
+
+app = typer.Typer(
+    help="Show the copies of the cluster's metadata, and mend what is lost.", no_args_is_help=True
+)
+COLUMNS = ("node", "log dir", "state", "in sync", "records", "lacks", "epoch", "topics")
+
+ConfigFile = Annotated[
+    Path | None, typer.Option(help="YAML file with broker keys, as of `raylog start`.")
+]
+LogDirs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log-dir",
+        metavar="DIR",
+        help="Log dir, as of `raylog start`. Repeat for more. Default: those of the broker that "
+        "runs, or RAYLOG_LOG_DIRS.",
+    ),
+]
+
+
+@app.command()
+def status(
+    log_dir: LogDirs = None,
+    config: ConfigFile = None,
+    output: Format = TABLE,
+    address: Address = None,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Show who has a copy of the cluster's metadata, and how far it is.
+
+    The newest copy comes first. STATE: newest; behind (it lacks the last records); outdated (what
+    it has more was never committed); apart (nobody can say which of the two counts); unreadable;
+    missed (it was in sync, and its log dir is not there). IN SYNC: whether it must have every
+    change that was answered. Reads the log dirs of all nodes; no broker needs to run.
+    """
+    found = metadata_work(log_dir, config, address, namespace).status()
+    if output is Output.json:
+        show_json({"copies": [_fields(entry) for entry in found]})
+        return
+    show(COLUMNS, [_row(entry) for entry in found])
+    for entry in found:
+        if entry.problem:
+            note(f"{entry.path} of node {entry.node}: {entry.problem}")
+    if not found:
+        note("no log dir has metadata")
+
+
+def _fields(entry: "Standing") -> dict[str, object]:
+    return {name: getattr(entry, name) for name in entry.__dataclass_fields__}
+
+
+def _row(entry: "Standing") -> tuple[object, ...]:
+    numbers = (entry.records, entry.behind, entry.epoch, entry.topics)
+    return (
+        entry.node,
+        entry.path or None,
+        entry.state,
+        "yes" if entry.is_in_sync else "no",
+        *(number if number >= 0 else None for number in numbers),
+    )
+
+
+@app.command()
+def restore(
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="NODE",
+            help="Where the copy is, as `raylog metadata status` shows it: the node, or the path "
+            "of the log dir.",
+        ),
+    ],
+    log_dir: LogDirs = None,
+    config: ConfigFile = None,
+    address: Address = None,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Go on from one copy of the metadata, when a newer one is lost for good.
+
+    For a broker that does not start, or whose Controller waits, since a copy is missed
+    (MetadataIncomplete) or two have gone on apart (MetadataInDoubt). First start the node that is
+    missed, or repair its disk, if you can: then nothing is lost. Says what may be missing. Topics
+    and partitions that the copy does not know are set aside then, not deleted. A Controller that
+    waits goes on by itself within seconds; else run `raylog start`. Where the copy is whole,
+    nothing is done.
+    """
+    found = metadata_work(log_dir, config, address, namespace).restore(source)
+    if not found.is_needed:
+        typer.echo(f"the copy in {found.source} lacks nothing: nothing was changed")
+        return
+    for lack in found.lacks:
+        note(f"may be missing: {lack}")
+    for entry in found.parted:
+        note(f"{entry}: it had gone on apart, and was renamed -stray")
+    typer.echo(f"the cluster goes on from the copy in {found.source}, epoch {found.epoch}")
+
+
+@app.command()
+def rebuild(
+    make_missing: Annotated[
+        bool,
+        typer.Option(
+            "--make-missing",
+            help="Partitions whose folder is in no log dir begin empty; without it they are "
+            "named, and nothing is done.",
+        ),
+    ] = False,
+    log_dir: LogDirs = None,
+    config: ConfigFile = None,
+    address: Address = None,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Make the metadata anew from the partitions' folders, when all copies of it are lost.
+
+    Start Ray on all nodes that have log dirs first: what is not found is unknown then, and set
+    aside when it comes back. Topics, their ids and partitions are there again. Their own configs
+    are lost: they have the broker's defaults, but nothing is removed from them (cleanup.policy=
+    delete, retention.ms=-1, retention.bytes=-1) until you set their configs again. Topics without a
+    partition's folder are gone. Refused where any copy of the metadata can be read.
+    """
+    made = metadata_work(log_dir, config, address, namespace).rebuild(make_missing=make_missing)
+    for partition in made.made:
+        note(f"{partition} begins empty: its folder was not found")
+    note(
+        "the topics' own configs are lost: they have the broker's defaults, and nothing is removed "
+        "from them until you set retention.ms, retention.bytes and cleanup.policy again "
+        "(`raylog config set`)"
+    )
+    typer.echo(
+        f"{made.topics} topics with {made.partitions} partitions are in the metadata in "
+        f"{made.target}; start the broker"
+    )
+
+
+def metadata_work(
+    log_dir: list[str] | None, config: Path | None, address: str | None, namespace: str
+) -> "MetadataWork":
+    """The work on the metadata in these log dirs; connects to Ray."""
+    quiet_ray()
+    from raylog.actors.errors import BrokerNotFound
+    from raylog.actors.runtime.clusters import join_ray, join_ray_with
+    from raylog.cluster.controller.stub import find_controller
+    from raylog.cluster.metadata_work import MetadataWork
+
+    try:
+        join_ray_with(lambda: find_controller(namespace) is not None, namespace, address)
+    except BrokerNotFound:
+        join_ray(address)
+    return MetadataWork(namespace, _config(log_dir, config, namespace))
+
+
+def _config(log_dir: list[str] | None, config: Path | None, namespace: str) -> "BrokerConfig":
+    from raylog.actors.node.broker_config import BrokerConfig, names_log_dirs
+    from raylog.cluster.config_file import read_config_file
+    from raylog.cluster.metadata_work import log_dirs_of
+
+    settings = read_config_file(config) if config else {}
+    if log_dir:
+        settings["log.dirs"] = [os.path.abspath(path) for path in log_dir]
+    if not names_log_dirs(settings):
+        found = os.environ.get("RAYLOG_LOG_DIRS") or log_dirs_of(namespace)
+        if not found:
+            raise typer.BadParameter("no broker runs: give --log-dir DIR, as to `raylog start`")
+        settings["log.dirs"] = found
+    return BrokerConfig.parse(settings)

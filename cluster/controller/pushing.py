@@ -1,0 +1,190 @@
+"""What the Controller sends to the copies of the metadata: a line to each node, with its thread.
+
+It is apart from the line for orders (``managers.py``), so neither waits for the other. Pushes to
+several nodes go beside each other: a record that counts has waited for the slowest copy in sync,
+and not for one after the other. The batches are read from the Controller's log when they are sent,
+so what waits for a node takes no memory.
+
+::
+
+    push(Push) --> line of a node --reads--> MetadataLog
+                        |  one call under way --> LogManager
+                        +--> Kept, or PushFailed: there is always one of them, unless another push
+                             has come meanwhile, or the line is stopped
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from typing import Protocol
+
+from raylog.actors.control import MetadataKept, MetadataPush
+from raylog.actors.events import warn
+from raylog.cluster.controller.events import Kept, PushFailed, Whether
+from raylog.cluster.controller.instructions import Push
+from raylog.storage.errors import RaylogError
+
+logger = logging.getLogger(__name__)
+
+# The batches of one push; at least one, however large it is.
+PUSH_BYTES = 1 << 20
+
+
+class CopyHolders(Protocol):
+    """The way to the LogManagers' copies. Each method waits, and raises why it failed."""
+
+    def push(self, node: str, push: MetadataPush, given_up: "Future[None]") -> MetadataKept | None:
+        """Send it, and return the answer; None where nobody needs it any more."""
+
+
+class BatchLog(Protocol):
+    """Where the batches are read (``MetadataLog``); any thread may do that."""
+
+    def batches(self, first: int, end: int, most_bytes: int) -> tuple[bytes, ...]:
+        """Whole batches from the record ``first`` on, and before ``end``."""
+
+
+class _Line:
+    def __init__(
+        self,
+        node: str,
+        cluster_id: str,
+        log: BatchLog,
+        holders: CopyHolders,
+        put: Callable[[Kept | PushFailed], None],
+    ) -> None:
+        self.node = node
+        self._cluster_id, self._log, self._holders, self._put = cluster_id, log, holders, put
+        self._changed = threading.Condition()
+        self._is_stopped = False
+        self._next: Push | None = None
+        self._given_up: Future[None] = Future()  # ends the wait for the answer of the present call
+        self._thread = threading.Thread(target=self._run, name=f"copy-{node}", daemon=True)
+        self._thread.start()
+
+    def push(self, push: Push) -> None:
+        """Send this, in the place of what is under way: the life that it went to has ended."""
+        with self._changed:
+            self._next = push
+            self._give_up()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._is_stopped = True
+            self._give_up()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def _give_up(self) -> None:
+        if not self._given_up.done():
+            self._given_up.set_result(None)
+        self._changed.notify_all()
+
+    def _run(self) -> None:
+        while (work := self._next_push()) is not None:
+            push, given_up = work
+            event = self._send(push, given_up)
+            if event is not None:
+                self._put(event)
+
+    def _next_push(self) -> "tuple[Push, Future[None]] | None":
+        with self._changed:
+            while self._next is None and not self._is_stopped:
+                self._changed.wait()
+            push, self._next = self._next, None
+            if self._is_stopped or push is None:
+                return None
+            self._given_up = Future()
+            return push, self._given_up
+
+    def _send(self, push: Push, given_up: "Future[None]") -> Kept | PushFailed | None:
+        try:
+            kept = self._holders.push(self.node, self._message(push), given_up)
+        except RaylogError as error:
+            return PushFailed(token=push.token, node=push.node, why=str(error))
+        except Exception as error:
+            warn(logger, "push-failed", trace=True, node=push.node, why=error)
+            return PushFailed(token=push.token, node=push.node, why=repr(error))
+        return None if kept is None else Kept(token=push.token, node=push.node, kept=kept)
+
+    def _message(self, push: Push) -> MetadataPush:
+        return MetadataPush(
+            cluster_id=self._cluster_id,
+            controller_epoch=push.epoch,
+            base=push.base,
+            digest=push.digest,
+            batches=self._log.batches(push.base, push.end, PUSH_BYTES),
+            life=push.heard_life,
+            heard=push.heard,
+        )
+
+
+class Pushing:
+    """A line to each node that was ever pushed to. Safe for threads; nothing here waits."""
+
+    def __init__(
+        self,
+        cluster_id: str,
+        log: BatchLog,
+        holders: CopyHolders,
+        is_controller: Callable[[], bool],
+        put: Callable[[Kept | PushFailed | Whether], None],
+    ) -> None:
+        """``is_controller``: asks Ray whether this process still is it; may wait, and raise."""
+        self._cluster_id, self._log, self._holders = cluster_id, log, holders
+        self._is_controller, self._put = is_controller, put
+        self._lock = threading.Lock()  # of what is below; held for moments
+        self._lines: dict[str, _Line] = {}
+        self._is_stopped = False
+
+    def push(self, push: Push) -> None:
+        """Returns at once."""
+        line = self._line(push.node)
+        if line is not None:
+            line.push(push)
+
+    def ask_whether(self) -> None:
+        """Ask Ray; returns at once."""
+        try:
+            threading.Thread(target=self._ask, name="whether", daemon=True).start()
+        except RuntimeError:  # no more threads: it is asked again
+            self._put(Whether(is_still=None))
+
+    def _ask(self) -> None:
+        is_still = None
+        try:
+            is_still = self._is_controller()
+        except Exception as error:
+            warn(logger, "ray-does-not-answer", why=error)
+        self._put(Whether(is_still=is_still))
+
+    def keep(self, nodes: Collection[str]) -> None:
+        """Only these nodes are there now."""
+        with self._lock:
+            gone = [line for node, line in self._lines.items() if node not in nodes]
+            for line in gone:
+                del self._lines[line.node]
+        for line in gone:
+            line.stop()
+
+    def stop(self, timeout_s: float) -> None:
+        """Push nothing any more; waits for the threads, ``timeout_s`` in all."""
+        with self._lock:
+            self._is_stopped = True
+            lines = list(self._lines.values())
+        for line in lines:
+            line.stop()
+        for line in lines:
+            line.join(timeout_s / len(lines))
+
+    def _line(self, node: str) -> _Line | None:
+        with self._lock:
+            if self._is_stopped:
+                return None
+            if node not in self._lines:
+                self._lines[node] = _Line(
+                    node, self._cluster_id, self._log, self._holders, self._put
+                )
+            return self._lines[node]

@@ -1,0 +1,177 @@
+"""How each copy of the metadata stands, and from which one a cluster shall go on. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from raylog.actors.errors import InvalidRequest, MetadataIncomplete, MetadataInDoubt
+from raylog.cluster.controller.copies import SurveyedDir, age_of, check_complete
+from raylog.storage.state.controller_epoch import NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A copy, or one that is missed. ``node``, ``path``: where; the path is empty where it is
+    missed.
+
+    ``state``: in a word, for people. ``is_in_sync``: whether every committed record must be in it.
+    ``records``, ``behind``: how many it has, and how many of the newest copy's it lacks; -1 where
+    it cannot be read. ``epoch``: of its last Controller. ``problem``: why it cannot be read.
+    """
+
+    node: str
+    path: str
+    state: str
+    is_in_sync: bool = False
+    records: int = -1
+    behind: int = -1
+    epoch: int = NO_EPOCH
+    topics: int = -1
+    problem: str = ""
+
+
+def standings(dirs: Sequence[SurveyedDir]) -> list[Standing]:
+    """Every copy that was found, and those in sync that were not; the newest one first."""
+    copies = sorted(_copies(dirs), key=age_of, reverse=True)
+    unread = [entry for entry in dirs if entry.has_metadata and entry.copy is None]
+    best = copies[0] if copies else None
+    in_sync = dict(best.copy.in_sync or {}) if best is not None and best.copy is not None else {}
+    found = [_standing(entry, best, in_sync) for entry in copies]
+    found += [
+        Standing(
+            node=entry.node or entry.node_id,
+            path=entry.path,
+            state="unreadable",
+            is_in_sync=entry.directory_id in in_sync,
+            problem=entry.problem,
+        )
+        for entry in unread
+    ]
+    known = {entry.directory_id for entry in (*copies, *unread)}
+    found += [
+        Standing(node=node, path="", state="missed", is_in_sync=True)
+        for directory, node in in_sync.items()
+        if directory not in known
+    ]
+    return found
+
+
+def _standing(entry: SurveyedDir, best: SurveyedDir | None, in_sync: dict[str, str]) -> Standing:
+    assert entry.copy is not None
+    assert best is not None
+    assert best.copy is not None
+    shared = entry.copy.common_end(best.copy)
+    return Standing(
+        node=entry.node or entry.node_id,
+        path=entry.path,
+        state=_state(entry, best),
+        is_in_sync=entry.directory_id in in_sync,
+        records=entry.copy.end,
+        behind=best.copy.end - shared,
+        epoch=entry.copy.controller_epoch,
+        topics=entry.copy.topics,
+    )
+
+
+def _state(entry: SurveyedDir, best: SurveyedDir) -> str:
+    assert entry.copy is not None
+    assert best.copy is not None
+    if entry.copy.digests == best.copy.digests:
+        return "newest"
+    if best.copy.begins_with(entry.copy):
+        return "behind"
+    if entry.copy.is_past_of(best.copy):
+        return "outdated"
+    return "apart"
+
+
+def _copies(dirs: Iterable[SurveyedDir]) -> list[SurveyedDir]:
+    return [entry for entry in dirs if entry.copy is not None and entry.copy.end > 0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restoration:
+    """The cluster goes on from this copy. ``epoch``: higher than every one that anybody has seen.
+
+    ``lacks``: what may be missing in it, a sentence each; none where nothing can be. ``parted``:
+    copies that have gone on apart, before anybody had written down who keeps copies: they are to be
+    set aside.
+    """
+
+    source: SurveyedDir
+    epoch: int
+    lacks: tuple[str, ...]
+    parted: tuple[SurveyedDir, ...] = ()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the cluster would not go on from it by itself."""
+        return bool(self.lacks or self.parted)
+
+
+def restoration(dirs: Sequence[SurveyedDir], source: str) -> Restoration:
+    """What it means to go on from the copy at ``source``: a node's key or Ray id, or a path.
+
+    Raises InvalidRequest where it names no readable copy, or several.
+    """
+    copies = _copies(dirs)
+    named = [entry for entry in copies if source in (entry.node, entry.node_id, entry.path)]
+    chosen = max(named, key=age_of, default=None)
+    if chosen is None or chosen.copy is None:
+        listed = ", ".join(f"{entry.node or entry.node_id}:{entry.path}" for entry in copies)
+        why = f"names no readable copy of the metadata; there are: {listed or 'none'}"
+        raise InvalidRequest("--from", source, why)
+    if len({entry.node_id for entry in named}) > 1:
+        raise InvalidRequest("--from", source, "is a path on several nodes; name the node")
+    if chosen.directory_id is None:
+        why = "lies in a log dir without meta.properties; write it with `raylog log-dirs identify`"
+        raise InvalidRequest("--from", source, why)
+    others = [entry for entry in copies if entry is not chosen]
+    parted = [entry for entry in others if not _is_past(entry, chosen)]
+    lacks = [_lacking(entry, chosen) for entry in others if _has_more(entry, chosen)]
+    lacks += _missed(chosen, dirs)
+    return Restoration(
+        source=chosen,
+        epoch=1 + max(_epochs(dirs), default=0),
+        lacks=tuple(lacks),
+        parted=tuple(parted),
+    )
+
+
+def _is_past(entry: SurveyedDir, chosen: SurveyedDir) -> bool:
+    """Whether a copy is no doubt when the chosen one has a higher epoch than all others."""
+    assert entry.copy is not None
+    assert chosen.copy is not None
+    shared = entry.copy.common_end(chosen.copy)
+    return shared == entry.copy.end or 0 <= chosen.copy.ruled_from < shared
+
+
+def _has_more(entry: SurveyedDir, chosen: SurveyedDir) -> bool:
+    assert entry.copy is not None
+    assert chosen.copy is not None
+    return not entry.copy.is_past_of(chosen.copy)
+
+
+def _lacking(entry: SurveyedDir, chosen: SurveyedDir) -> str:
+    assert entry.copy is not None
+    assert chosen.copy is not None
+    more = entry.copy.end - entry.copy.common_end(chosen.copy)
+    return f"{entry} has {more} records that it lacks"
+
+
+def _missed(chosen: SurveyedDir, dirs: Sequence[SurveyedDir]) -> list[str]:
+    unread = [entry for entry in dirs if entry.has_metadata and entry.copy is None]
+    try:
+        check_complete(chosen, _copies(dirs), unread)
+    except MetadataIncomplete as error:
+        return [f"what is only on {error.missed}, which is missed"]
+    except MetadataInDoubt:
+        return [f"what is only in {entry}: {entry.problem}" for entry in unread]
+    return []
+
+
+def _epochs(dirs: Iterable[SurveyedDir]) -> Iterable[int]:
+    for entry in dirs:
+        yield entry.obeyed_epoch
+        yield entry.promised_epoch
+        if entry.copy is not None:
+            yield entry.copy.controller_epoch

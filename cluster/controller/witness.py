@@ -1,0 +1,93 @@
+"""What Ray's head remembers of the Controllers: whether one may have gone on without a copy.
+
+A Controller that is lost may have left copies of the metadata out, and gone on with fewer, or
+alone. Then the copies that are in reach lack what it did last, and cannot know that. So before it
+leaves one out it says so to Ray's head, with the end of its log at that time::
+
+    asked at 120, copies recorded at 118       it may have gone on without this copy
+    asked at 120, copies recorded at 121       this copy has the record of who was left out
+
+A copy of which the second holds for every life of a Controller, or where none has asked, lacks
+nothing that was committed. That needs a proof that Ray is the same one as in those lives: each
+leaves its mark when it begins, and when Ray ends they are all gone.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgpack
+
+# There was no question yet.
+NOT_ASKED = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What a life of a Controller has left. ``epoch``: of the metadata over which it began.
+
+    ``asked_at``: the end of its log when it was to leave a copy out last; -1 for never.
+    """
+
+    epoch: int
+    asked_at: int = NOT_ASKED
+
+
+class Notes(Protocol):
+    """What Ray's head keeps. Each method raises what Ray raises."""
+
+    def keep(self, key: str, value: bytes) -> None: ...
+    def find(self, prefix: str) -> Mapping[str, bytes]: ...
+    def forget(self, key: str) -> None: ...
+
+
+class Witness:
+    """The marks of the Controllers of a namespace. ``life``: the own one's id."""
+
+    def __init__(self, notes: Notes, namespace: str, life: str) -> None:
+        self._notes = notes
+        self._prefix = f"raylog:{namespace}:controller:"
+        self._key = self._prefix + life
+        self._epoch = 0
+
+    def marks(self) -> list[Mark]:
+        """Those of all lives that may matter."""
+        return [_decoded(value) for value in self._notes.find(self._prefix).values()]
+
+    def begin(self, epoch: int) -> None:
+        """A life begins over complete metadata of this epoch: what was before is settled."""
+        self._epoch = epoch
+        self._notes.keep(self._key, _encoded(Mark(epoch=epoch)))
+        for key in self._notes.find(self._prefix):
+            if key != self._key:
+                self._notes.forget(key)
+
+    def ask(self, end: int) -> None:
+        """A copy is to be left out. ``end``: of the log now."""
+        self._notes.keep(self._key, _encoded(Mark(epoch=self._epoch, asked_at=end)))
+
+
+def is_settled(marks: Iterable[Mark], epoch: int, copies_at: int) -> bool:
+    """Whether a copy lacks nothing that was committed, if it was in sync.
+
+    ``epoch``: of its last Controller. ``copies_at``: the number of its last record of who is in
+    sync.
+    """
+    known = list(marks)
+    is_same_ray = any(mark.epoch <= epoch for mark in known)
+    return is_same_ray and all(copies_at >= mark.asked_at for mark in known)
+
+
+def is_last(marks: Iterable[Mark], epoch: int) -> bool:
+    """Whether no Controller has begun over metadata of this epoch or a higher one."""
+    known = list(marks)
+    return bool(known) and all(mark.epoch < epoch for mark in known)
+
+
+def _encoded(mark: Mark) -> bytes:
+    return bytes(msgpack.packb({"v": 1, "epoch": mark.epoch, "asked_at": mark.asked_at}))
+
+
+def _decoded(value: bytes) -> Mark:
+    fields = msgpack.unpackb(value)
+    return Mark(epoch=fields["epoch"], asked_at=fields["asked_at"])

@@ -1,0 +1,282 @@
+"""What a person does with the metadata: look at its copies, choose one, make it anew, add to it.
+
+These work on the log dirs of all nodes, by a task on each, so that they can be used when no
+Controller serves. What counts is decided elsewhere: ``controller/standings.py`` and
+``controller/rebuilding.py``.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from raylog.actors.errors import BrokerRunning, InvalidRequest, NotLeader, RequestTimedOut
+from raylog.actors.node.broker_config import BrokerConfig, node_log_dirs
+from raylog.actors.node.metadata_copy import values_of
+from raylog.actors.runtime.calls import gather
+from raylog.actors.runtime.names import Node
+from raylog.actors.runtime.nodes import alive_nodes, own_node
+from raylog.actors.runtime.tasks import run_on_nodes
+from raylog.cluster.controller.adopting import Stray, adopted
+from raylog.cluster.controller.copies import SurveyedDir, choose, found_at
+from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.home import Survey
+from raylog.cluster.controller.metadata_log import MetadataLog
+from raylog.cluster.controller.putting import put_copy
+from raylog.cluster.controller.ray_reach import SURVEY_TIMEOUT_S, RayReach
+from raylog.cluster.controller.rebuilding import FoundDir, FoundFolder, Rebuilt, rebuilt
+from raylog.cluster.controller.records import ControllerRecord, CopiesRecord, decode, encode
+from raylog.cluster.controller.standings import Restoration, Standing, restoration, standings
+from raylog.cluster.controller.stub import find_controller
+from raylog.cluster.running import running_parts
+from raylog.storage.clock import SystemClock
+from raylog.storage.errors import CorruptCheckpoint, InvalidLogDir, LogMissing, RaylogError
+from raylog.storage.files import FileSystem, RealFileSystem
+from raylog.storage.log_dir import LOCK_FILE, METADATA_PARTITION
+from raylog.storage.names import STRAY_DIR_SUFFIX, TopicPartition, doomed_suffix, parse_folder
+from raylog.storage.records.encode import encode_records
+from raylog.storage.state.controller_epoch import NO_EPOCH, read_controller_epoch
+from raylog.storage.state.properties import read_meta, read_topic_id
+
+# Whether a Controller serves is known in milliseconds.
+LOOK_TIMEOUT_S = 10.0
+WORK_TIMEOUT_S = 120.0
+
+
+def log_dirs_of(namespace: str) -> str:
+    """``log.dirs`` of the broker that runs, separated by commas; empty where none does."""
+    controller = find_controller(namespace)
+    if controller is None:
+        return ""
+    entries = {entry.name: entry.value for entry in controller.broker_config().get(LOOK_TIMEOUT_S)}
+    return ",".join(entries["log.dirs"])
+
+
+class MetadataWork:
+    """``config``: its ``log.dirs`` say where to look; a node's own ``RAYLOG_LOG_DIRS`` count more.
+
+    The process must be connected to Ray.
+    """
+
+    def __init__(self, namespace: str, config: BrokerConfig) -> None:
+        self._namespace, self._config = namespace, config
+        self._reach = RayReach(namespace, config, is_on_node=False, timeout_s=SURVEY_TIMEOUT_S)
+
+    def status(self) -> list[Standing]:
+        """How every copy stands. Raises RequestTimedOut where a node does not answer."""
+        return standings(self._survey().dirs)
+
+    def restore(self, source: str) -> Restoration:
+        """Have the cluster go on from the copy at ``source``: a node's key or Ray id, or a path.
+
+        Does nothing where it would do so by itself. Raises InvalidRequest as ``restoration`` does,
+        and where a Controller serves; RequestTimedOut where a node does not answer.
+        """
+        self._check_not_served()
+        found = restoration(self._survey().dirs, source)
+        if found.is_needed:
+            self._reach.release(found.source.node_id)
+            key = found.source.node or found.source.node_id
+            arguments = (found.source.path, found.epoch, key)
+            self._run(go_on_from, found.source.node_id, arguments, "restoring the metadata")
+            for entry in found.parted:
+                self._reach.set_aside(entry)
+        return found
+
+    def rebuild(self, *, make_missing: bool = False) -> Rebuilt:
+        """Make the metadata anew from the folders in all log dirs.
+
+        Raises InvalidRequest as ``rebuilt`` does, where a Controller serves, and where there is
+        metadata that can be read; RequestTimedOut where a node does not answer.
+        """
+        self._check_not_served()
+        readable = [entry for entry in self._survey().dirs if entry.copy and entry.copy.end]
+        if readable:
+            why = "can be read: start the broker, or look at `raylog metadata status`"
+            raise InvalidRequest("the metadata in", str(readable[0]), why)
+        made = rebuilt(self._folders(), own_node().node_id, make_missing=make_missing)
+        self._reach.release(made.target.node_id)
+        self._run(
+            write_rebuilt,
+            made.target.node_id,
+            (made.target.path, [encode(record) for record in made.records]),
+            "rebuilding the metadata",
+        )
+        return made
+
+    def adopt(self, folders: Sequence[str]) -> list[TopicPartition]:
+        """Take folders in again that were set aside; the broker must be stopped.
+
+        ``folders``: their whole paths, on whichever node they lie. Raises InvalidRequest and
+        TopicExists as ``adopted`` does; BrokerRunning; LogLocked where a process uses a log dir;
+        what ``choose`` raises where the newest metadata is not in reach.
+        """
+        if running_parts(self._namespace).names:
+            raise BrokerRunning(self._namespace)
+        survey = self._survey()
+        home = choose(survey.dirs, survey.own, new_id="")
+        if home.new_cluster:
+            raise LogMissing(home.log_dir, "the metadata is missing")
+        source = found_at(home, survey.dirs)
+        dirs = self._folders()
+        strays = [self._stray(path, dirs) for path in folders]
+        records = adopted(self._desired(source), strays, dirs)
+        for stray in strays:
+            self._run(
+                take_in, stray.home.node_id, (stray.home.path, stray.name), "taking a folder in"
+            )
+        assert source.copy is not None, "it was chosen"
+        epoch = 1 + max(source.copy.controller_epoch, home.least_epoch)
+        values = [encode(record) for record in records]
+        arguments = (source.path, epoch, source.node or source.node_id, values)
+        self._run(go_on_from, source.node_id, arguments, "writing the metadata")
+        return [stray.partition for stray in strays]
+
+    def _desired(self, source: SurveyedDir) -> Desired:
+        desired = Desired()
+        for batch in self._reach.batches(source):
+            for value in values_of(batch):
+                desired.apply(decode(value))
+        return desired
+
+    def _stray(self, path: str, dirs: Sequence[FoundDir]) -> Stray:
+        log_dir, name = os.path.split(path)
+        homes = [entry for entry in dirs if entry.path == log_dir and name in entry.strays]
+        if len(homes) != 1:
+            why = "was set aside on several nodes" if homes else "was set aside in no log dir"
+            raise InvalidRequest("the folder", path, f"{why}; give the whole path of one folder")
+        return Stray(home=homes[0], name=name, topic_id=homes[0].strays[name])
+
+    def _survey(self) -> Survey:
+        """Raises RequestTimedOut where a node does not answer, since it may have a copy."""
+        survey = self._reach.survey(tries_locks=False)
+        for error in survey.errors.values():
+            if isinstance(error, RequestTimedOut | NotLeader):
+                raise error
+        return survey
+
+    def _check_not_served(self) -> None:
+        controller = find_controller(self._namespace)
+        if controller is None:
+            return
+        try:
+            controller.cluster_id().get(LOOK_TIMEOUT_S)
+        except RaylogError:
+            return  # it has no metadata open
+        why = "is served by a Controller: nothing is to be mended"
+        raise InvalidRequest("the metadata", self._namespace, why)
+
+    def _folders(self) -> list[FoundDir]:
+        nodes = alive_nodes()
+        arguments = {node: (node, self._config) for node in nodes}
+        calls = run_on_nodes(look_at_folders, arguments, "looking at the folders")
+        asked = gather(calls, SURVEY_TIMEOUT_S)
+        asked.raise_faults()
+        for node in asked.unanswered:
+            raise asked.errors[node]
+        return [entry for node in nodes for entry in asked.answers.get(node, [])]
+
+    def _run(self, function: Any, node_id: str, arguments: tuple[Any, ...], what: str) -> None:
+        node = Node(node_id)
+        calls: Any = run_on_nodes(function, {node: arguments}, what)
+        calls[node].get(WORK_TIMEOUT_S)
+
+
+# -- on the nodes ----------------------------------------------------------------------------------
+
+
+def go_on_from(log_dir: str, epoch: int, node: str, values: Sequence[bytes] = ()) -> None:
+    """Begin a Controller's epoch in the metadata of a log dir, which is the only copy from then on.
+
+    ``values``: records that follow. Raises LogLocked where a Controller writes it, StorageError.
+    """
+    log = MetadataLog(RealFileSystem(), SystemClock(), log_dir)
+    try:
+        log.append(
+            [
+                ControllerRecord(epoch=epoch, node=node, directory=log.directory_id),
+                CopiesRecord(nodes=(node,), directories=(log.directory_id,)),
+                *map(decode, values),
+            ],
+            may_use_reserve=True,
+        )
+    finally:
+        log.close()
+
+
+def take_in(log_dir: str, name: str) -> None:
+    """Give a folder that was set aside the name of its partition.
+
+    Raises LogLocked where a process uses the log dir, and InvalidLogDir where a folder of the
+    partition is there already.
+    """
+    fs = RealFileSystem()
+    partition = parse_folder(name.rpartition(".")[0])
+    assert partition is not None, "its name was read"
+    target = os.path.join(log_dir, str(partition))
+    lock = fs.lock(os.path.join(log_dir, LOCK_FILE))
+    try:
+        if fs.exists(target):
+            raise InvalidLogDir(target, "the partition's folder already exists; move it away")
+        fs.rename(os.path.join(log_dir, name), target)
+        fs.sync_dir(log_dir)
+    finally:
+        lock.release()
+
+
+def write_rebuilt(log_dir: str, records: Sequence[bytes]) -> None:
+    """Make these records the metadata in a log dir; what is there is set aside."""
+    fs, clock = RealFileSystem(), SystemClock()
+    now_ms = clock.now_ms()
+    rows: Sequence[Any] = [(now_ms, None, record, ()) for record in records]
+    put_copy(fs, clock, log_dir, [bytes(encode_records(rows))], is_outdated=False)
+
+
+def look_at_folders(node: Node, config: BrokerConfig) -> list[FoundDir]:
+    """The partitions in the log dirs of the node that this runs on."""
+    return [folders_in(RealFileSystem(), node, path) for path in node_log_dirs(config)]
+
+
+def folders_in(fs: FileSystem, node: Node, path: str) -> FoundDir:
+    """The partitions in a log dir. This only reads."""
+    found = FoundDir(node=node.key, node_id=node.node_id, path=path)
+    try:
+        if not fs.is_dir(path):
+            return found
+        meta = read_meta(fs, path)
+        names = [name for name in fs.list_dir(path) if fs.is_dir(os.path.join(path, name))]
+        epoch = _obeyed_epoch(fs, path)
+    except RaylogError as error:
+        return FoundDir(node=node.key, node_id=node.node_id, path=path, problem=error.problem)
+    folders, strays = [], {}
+    for name in names:
+        if doomed_suffix(name) == STRAY_DIR_SUFFIX:
+            strays[name] = _topic_id(fs, os.path.join(path, name))
+        partition = parse_folder(name)
+        if partition is not None and partition != METADATA_PARTITION:
+            topic_id = _topic_id(fs, os.path.join(path, name))
+            folders.append(FoundFolder(partition=partition, topic_id=topic_id))
+    return FoundDir(
+        node=node.key,
+        node_id=node.node_id,
+        path=path,
+        cluster_id=None if meta is None else meta.cluster_id,
+        directory_id=None if meta is None else meta.directory_id,
+        obeyed_epoch=epoch,
+        folders=tuple(folders),
+        strays=strays,
+    )
+
+
+def _topic_id(fs: FileSystem, folder: str) -> str | None:
+    try:
+        return read_topic_id(fs, folder)
+    except CorruptCheckpoint:
+        return None
+
+
+def _obeyed_epoch(fs: FileSystem, path: str) -> int:
+    """Raises StorageError; -1 where the file is damaged: its node does not use the dir then."""
+    try:
+        return read_controller_epoch(fs, path)
+    except CorruptCheckpoint:
+        return NO_EPOCH

@@ -1,0 +1,122 @@
+"""How the copies of the metadata stand, and from which one a person lets a cluster go on."""
+
+from dataclasses import replace
+
+import pytest
+
+from raylog.actors.errors import InvalidRequest
+from raylog.actors.metadata_history import DIGEST_BYTES
+from raylog.cluster.controller.copies import Copy, SurveyedDir
+from raylog.cluster.controller.standings import Standing, restoration, standings
+
+
+def copy(
+    records: str, epoch: int = 1, in_sync: str = "ab", controller: str = "a", ruled_from: int = 0
+) -> Copy:
+    return Copy(
+        cluster_id="cluster-1",
+        controller_epoch=epoch,
+        digests=b"".join(letter.encode() * DIGEST_BYTES for letter in records),
+        topics=len(records),
+        controller=controller,
+        controller_dir=f"dir-{controller}",
+        in_sync={f"dir-{node}": node for node in in_sync},
+        ruled_from=ruled_from,
+    )
+
+
+def keeper(node: str, has: Copy | None, problem: str = "") -> SurveyedDir:
+    return SurveyedDir(
+        node_id=f"ray-{node}",
+        path=f"/{node}",
+        node=node,
+        cluster_id="cluster-1",
+        directory_id=f"dir-{node}",
+        has_metadata=True,
+        copy=has,
+        problem=problem,
+    )
+
+
+def by_node(*dirs: SurveyedDir) -> dict[str, Standing]:
+    return {entry.node: entry for entry in standings(dirs)}
+
+
+def test_every_copy_says_how_far_it_is_and_the_newest_is_first() -> None:
+    dirs = [
+        keeper("c", copy("x")),
+        keeper("a", copy("xyz", 2)),
+        keeper("b", copy("xyz", 2)),
+        keeper("d", copy("xww", 1)),
+        keeper("e", None, "EIO"),
+        SurveyedDir(node_id="ray-f", path="/f", node="f"),
+    ]
+    assert [entry.node for entry in standings(dirs)] == ["a", "b", "d", "c", "e"]
+    found = by_node(*dirs)
+    states = {node: (entry.state, entry.behind) for node, entry in found.items()}
+    assert states == {
+        "a": ("newest", 0),
+        "b": ("newest", 0),
+        "c": ("behind", 2),
+        "d": ("outdated", 2),
+        "e": ("unreadable", -1),
+    }
+    assert {node for node, entry in found.items() if entry.is_in_sync} == {"a", "b"}
+    assert found["e"].problem == "EIO"
+
+
+def test_a_copy_in_sync_that_was_not_found_is_missed_and_one_that_parted_is_apart() -> None:
+    found = by_node(keeper("a", copy("xyz", 2, "abm")), keeper("b", copy("xyw", 2, "abm")))
+    assert found["m"] == Standing(node="m", path="", state="missed", is_in_sync=True)
+    assert found["b"].state == "apart"
+
+
+def test_without_any_copy_there_is_none_to_show() -> None:
+    assert standings([SurveyedDir(node_id="ray-f", path="/f", node="f")]) == []
+
+
+@pytest.mark.parametrize("source", ["b", "ray-b", "/b"])
+def test_a_copy_that_lacks_what_a_lost_node_had_is_restored_by_an_explicit_word(
+    source: str,
+) -> None:
+    lost = replace(keeper("b", copy("xyz", 3)), obeyed_epoch=5, promised_epoch=6)
+    found = restoration([lost], source)
+    assert found.source == lost
+    assert found.epoch == 7
+    assert found.lacks == ("what is only on node a, which is missed",)
+    assert found.is_needed
+
+
+def test_what_the_other_copies_have_and_the_chosen_one_lacks_is_said() -> None:
+    dirs = [keeper("a", copy("xyzw", 3)), keeper("b", copy("xy", 2))]
+    assert restoration(dirs, "b").lacks == ("/a of node ray-a has 2 records that it lacks",)
+    assert restoration(dirs, "b").parted == (), "the next epoch outranks it"
+
+
+def test_a_copy_that_is_whole_needs_no_word() -> None:
+    dirs = [keeper("a", copy("xyz", 3)), keeper("b", copy("xy", 2))]
+    assert not restoration(dirs, "a").is_needed
+
+
+def test_copies_that_parted_before_anybody_kept_any_are_to_be_set_aside() -> None:
+    one = keeper("a", replace(copy("xyz", 3), in_sync=None, ruled_from=-1))
+    other = keeper("b", replace(copy("xww", 3), in_sync=None, ruled_from=-1))
+    assert restoration([one, other], "a").parted == (other,)
+
+
+def test_a_damaged_copy_may_have_more_where_nobody_says_who_is_in_sync() -> None:
+    one = keeper("a", replace(copy("xyz", 3), in_sync=None, ruled_from=-1))
+    found = restoration([one, keeper("b", None, "EIO")], "a")
+    assert found.lacks == ("what is only in /b of node ray-b: EIO",)
+
+
+def test_what_names_no_copy_or_several_is_refused_with_what_there_is() -> None:
+    dirs = [keeper("a", copy("xyz")), keeper("b", None, "EIO")]
+    for source in ("b", "nobody", ""):
+        with pytest.raises(InvalidRequest, match="there are: a:/a"):
+            restoration(dirs, source)
+    same = [keeper("a", copy("x")), replace(keeper("b", copy("x")), path="/a")]
+    with pytest.raises(InvalidRequest, match="several nodes; name the node"):
+        restoration(same, "/a")
+    with pytest.raises(InvalidRequest, match="log-dirs identify"):
+        restoration([replace(dirs[0], directory_id=None)], "a")

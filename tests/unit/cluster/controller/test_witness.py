@@ -1,0 +1,59 @@
+"""What Ray's head remembers of the Controllers."""
+
+from collections.abc import Mapping
+
+from raylog.cluster.controller.witness import Mark, Witness, is_last, is_settled
+
+
+class FakeNotes:
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+
+    def keep(self, key: str, value: bytes) -> None:
+        self.values[key] = value
+
+    def find(self, prefix: str) -> Mapping[str, bytes]:
+        return {key: value for key, value in self.values.items() if key.startswith(prefix)}
+
+    def forget(self, key: str) -> None:
+        self.values.pop(key, None)
+
+
+def test_a_life_leaves_its_mark_and_says_when_it_leaves_a_copy_out() -> None:
+    notes = FakeNotes()
+    first = Witness(notes, "ns", "1")
+    first.begin(4)
+    assert first.marks() == [Mark(epoch=4)]
+    first.ask(120)
+    assert first.marks() == [Mark(epoch=4, asked_at=120)]
+    assert Witness(notes, "other", "1").marks() == []
+
+
+def test_the_next_life_settles_what_was_before_and_a_question_of_a_lost_one_is_seen_again() -> None:
+    notes = FakeNotes()
+    first, second = Witness(notes, "ns", "1"), Witness(notes, "ns", "2")
+    first.begin(4)
+    first.ask(120)
+    second.begin(5)
+    assert second.marks() == [Mark(epoch=5)]
+    second.ask(130)
+    first.ask(125)  # it hung, and does not know that it was replaced
+    assert sorted(mark.asked_at for mark in second.marks()) == [125, 130]
+
+
+def test_a_copy_lacks_nothing_if_it_has_the_record_of_each_that_was_left_out() -> None:
+    asked = [Mark(epoch=4, asked_at=120), Mark(epoch=5, asked_at=130)]
+    assert is_settled(asked, 6, 130)
+    assert not is_settled(asked, 6, 129)
+    assert is_settled([Mark(epoch=4)], 4, -1), "nobody was left out"
+
+
+def test_without_a_mark_of_this_ray_nobody_knows() -> None:
+    assert not is_settled([], 6, 130)
+    assert not is_settled([Mark(epoch=7)], 6, 130), "the copy is older than this Ray"
+
+
+def test_a_life_is_the_last_one_if_ray_knows_and_none_began_over_what_it_wrote() -> None:
+    assert is_last([Mark(epoch=4)], 5)
+    assert not is_last([Mark(epoch=4), Mark(epoch=5)], 5)
+    assert not is_last([], 5)

@@ -1,0 +1,117 @@
+"""What a person does with the copies of the metadata, on the disks of the nodes."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from raylog.actors.runtime.names import Node
+from raylog.cluster.controller.copies import SurveyedDir, choose
+from raylog.cluster.controller.metadata_log import MetadataLog
+from raylog.cluster.controller.rebuilding import rebuilt
+from raylog.cluster.controller.records import ControllerRecord, CopiesRecord, encode
+from raylog.cluster.controller.standings import restoration
+from raylog.cluster.controller.surveying import Surveyor
+from raylog.cluster.metadata_work import folders_in, go_on_from, take_in, write_rebuilt
+from raylog.storage.clock import SystemClock
+from raylog.storage.errors import InvalidLogDir, LogLocked
+from raylog.storage.files import RealFileSystem
+from raylog.storage.loader import create_log
+from raylog.storage.state.controller_epoch import write_controller_epoch
+from raylog.storage.state.properties import MetaProperties, random_id, write_meta
+
+FS = RealFileSystem()
+METADATA = "__cluster_metadata-0"
+
+
+def member(path: Path) -> str:
+    """A log dir of the cluster; its id."""
+    path.mkdir()
+    directory_id = random_id()
+    write_meta(FS, str(path), MetaProperties("cluster-1", 1, directory_id))
+    return directory_id
+
+
+def survey(*paths: Path) -> Sequence[SurveyedDir]:
+    return [
+        entry
+        for path in paths
+        for entry in Surveyor(FS).survey(f"ray-{path.name}", [str(path)], node=path.name)
+    ]
+
+
+def test_a_copy_that_lacked_something_counts_after_a_restore_and_needs_none_again(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "b"
+    directory_id = member(path)
+    log = MetadataLog(FS, SystemClock(), str(path), new_cluster="cluster-1")
+    in_sync = CopiesRecord(nodes=("a", "b"), directories=("lost", directory_id))
+    log.append([ControllerRecord(epoch=4, node="a", directory="lost"), in_sync])
+    log.close()
+    write_controller_epoch(FS, str(path), 6)
+    before = restoration(survey(path), "b")
+    assert before.is_needed
+    go_on_from(str(path), before.epoch, "b")
+    assert not restoration(survey(path), "b").is_needed
+    home = choose(survey(path), "ray-b", new_id="new")
+    assert (home.log_dir, home.new_cluster) == (str(path), "")
+    log = MetadataLog(FS, SystemClock(), str(path))
+    assert log.desired.controller_epoch == 7
+    log.close()
+
+
+def test_metadata_is_made_of_the_folders_and_what_could_not_be_read_is_kept(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a"
+    directory_id = member(path)
+    topic_id = random_id()
+    for name in ("t-0", "t-1"):
+        create_log(FS, str(path / name), topic_id)
+    (path / METADATA).mkdir()
+    (path / METADATA / "00000000000000000005.log").write_bytes(b"damaged")
+    (path / "notes.txt").write_text("no folder")
+    (path / f"u-0.{'0' * 32}-stray").mkdir()
+    found = folders_in(FS, Node("ray-a", "a"), str(path))
+    assert (found.cluster_id, found.directory_id) == ("cluster-1", directory_id)
+    assert {str(folder.partition): folder.topic_id for folder in found.folders} == {
+        "t-0": topic_id,
+        "t-1": topic_id,
+    }
+    made = rebuilt([found], "ray-a")
+    write_rebuilt(made.target.path, [encode(record) for record in made.records])
+    assert choose(survey(path), "ray-a", new_id="new").new_cluster == ""
+    log = MetadataLog(FS, SystemClock(), str(path))
+    assert [topic.topic_id for topic in log.desired.topics.values()] == [topic_id]
+    log.close()
+    strays = [name for name in os.listdir(path) if name.startswith(METADATA + ".")]
+    assert [name.rpartition("-")[2] for name in strays] == ["stray"]
+
+
+def test_a_log_dir_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    member(path)
+    (path / "meta.properties").write_text("nonsense")
+    assert "meta.properties" in folders_in(FS, Node("ray-a"), str(path)).problem
+    assert folders_in(FS, Node("ray-a"), str(tmp_path / "none")).folders == ()
+
+
+def test_a_folder_that_was_set_aside_has_its_name_again_unless_the_log_dir_is_used(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a"
+    member(path)
+    stray = f"t-0.{'0' * 32}-stray"
+    create_log(FS, str(path / stray), random_id())
+    assert stray in folders_in(FS, Node("ray-a", "a"), str(path)).strays
+    lock = FS.lock(str(path / ".lock"))
+    with pytest.raises(LogLocked):
+        take_in(str(path), stray)
+    lock.release()
+    take_in(str(path), stray)
+    assert (path / "t-0").is_dir()
+    create_log(FS, str(path / stray), random_id())
+    with pytest.raises(InvalidLogDir):
+        take_in(str(path), stray)
