@@ -28,11 +28,11 @@ from dataclasses import dataclass
 import ray
 
 from raylog.actors.control import Confirmed, LogId, MetadataKept, MetadataPush, Orders
-from raylog.actors.errors import LabelShared, NoLogDirs, NotLeader
+from raylog.actors.errors import LabelShared, NotLeader
 from raylog.actors.events import event, set_up_logs, warn
 from raylog.actors.messages import LogDirStatus, Recovering
 from raylog.actors.metrics import Exporter
-from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.broker_config import BrokerConfig, node_log_dirs
 from raylog.actors.node.disk_work import DiskWork
 from raylog.actors.node.log_start import NodeFacts
 from raylog.actors.node.ray_controller import RayController
@@ -54,12 +54,10 @@ from raylog.storage.names import TopicPartition
 from raylog.storage.report import Progress
 from raylog.storage.state.properties import random_id
 
-__all__ = ["LOG_DIRS_VARIABLE", "LogManager", "LogManagerImpl", "NodeSpec", "node_log_dirs"]
+__all__ = ["LogManager", "LogManagerImpl", "NodeSpec"]
 
 logger = logging.getLogger(__name__)
 
-# A node of a cluster whose disks are mounted elsewhere than the others' says so in its environment.
-LOG_DIRS_VARIABLE = "RAYLOG_LOG_DIRS"
 # Between two attempts to begin after a restart: a process at its end may still have the dirs.
 RETRY_S = 1.0
 # How long Ray may take to end this process.
@@ -74,15 +72,6 @@ GROUPS = {
     "metadata": 1,
     "lookups": LOOKUPS_AT_ONCE,
 }
-
-
-def node_log_dirs(config: BrokerConfig) -> tuple[str, ...]:
-    """This node's log dirs: those of the environment of its Ray, or else ``log.dirs``."""
-    override = os.environ.get(LOG_DIRS_VARIABLE)
-    paths = BrokerConfig.parse({"log.dirs": override}).log_dirs if override else config.log_dirs
-    if not paths:
-        raise NoLogDirs("log.dirs is not set; set log.dirs, or RAYLOG_LOG_DIRS on this node")
-    return paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -278,7 +278,7 @@ class LogStart:
             return
         if says.node_id != self._facts.node_id and says.node_id in self._actors.nodes():
             self._is_elsewhere = True
-            why = f"its LogActor lives on another node ({says.node_id}), which is up"
+            why = f"its LogActor lives on another node ({says.node_id[:8]}), which is up"
             raise NotLeader(str(self._partition), why)
 
     def _record(self, says: LogSays) -> None:

@@ -118,6 +118,13 @@ def note_stopped(nodes: "Iterable[NodeDescription]") -> None:
             )
 
 
+def names_of(nodes: "Iterable[NodeDescription]") -> dict[str, str]:
+    """Ray's id of each node that is there -> its name for people, which is a NODE of commands."""
+    from raylog.cluster.controller.spread import short_key
+
+    return {node.node_id: short_key(node.node) for node in nodes if node.node_id is not None}
+
+
 def tell(findings: "Sequence[Finding]", *, with_advice: bool = False) -> None:
     """Print the problems on stderr. `raylog health` says of each what to do.
 

@@ -1,5 +1,6 @@
 """``raylog log-dirs`` and ``raylog partition move``: the disks and their partitions."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ from raylog.cluster.cli.common import (
     Namespace,
     Output,
     connected,
+    names_of,
     note_stopped,
     show,
     show_json,
@@ -47,8 +49,10 @@ def log_dirs(
     if output is Output.json:
         show_json({"log_dirs": dirs})
         return
-    show(COLUMNS, [_row(log_dir) for log_dir in dirs])
-    note_stopped(broker.describe_nodes())
+    nodes = broker.describe_nodes()
+    names = names_of(nodes)
+    show(COLUMNS, [_row(log_dir, names) for log_dir in dirs])
+    note_stopped(nodes)
 
 
 @dirs_app.command()
@@ -123,10 +127,10 @@ def identify(
     )
 
 
-def _row(log_dir: "LogDirStatus") -> tuple[object, ...]:
+def _row(log_dir: "LogDirStatus", names: Mapping[str, str]) -> tuple[object, ...]:
     is_measured = log_dir.total_bytes > 0
     return (
-        log_dir.node_id[:8],
+        names.get(log_dir.node_id, log_dir.node_id[:8]),
         log_dir.path,
         _state(log_dir),
         log_dir.partitions,

@@ -21,6 +21,7 @@ from raylog.cluster.cli.common import (
     Partitions,
     ValidateOnly,
     connected,
+    names_of,
     note,
     pairs,
     plain,
@@ -230,13 +231,14 @@ def describe(
     if output is Output.json:
         show_json({"topics": [_document(topic, by_name) for topic in found]})
         told.end()
+    names = names_of(broker.describe_nodes())
     for number, topic in enumerate(found):
         if number:
             typer.echo()
         overrides = " ".join(f"{key}={value}" for key, value in topic.config.items())
         typer.echo(f"topic {topic.name}  id {topic.topic_id}  {overrides}".rstrip())
         rows = [
-            _row(place, by_name.get(f"{topic.name}-{place.partition}"))
+            _row(place, by_name.get(f"{topic.name}-{place.partition}"), names)
             for place in topic.partitions
         ]
         show(("partition", "node", "log start", "log end", "bytes", "folder", "problem"), rows)
@@ -254,10 +256,13 @@ def _document(
     return document
 
 
-def _row(place: "PartitionDescription", status: "PartitionStatus | None") -> tuple[object, ...]:
+def _row(
+    place: "PartitionDescription", status: "PartitionStatus | None", names: Mapping[str, str]
+) -> tuple[object, ...]:
+    node_id = place.node_id or "-"
     return (
         place.partition,
-        (place.node_id or "-")[:8],
+        names.get(node_id, node_id[:8]),
         None if status is None else status.offsets.log_start_offset,
         None if status is None else status.offsets.log_end_offset,
         None if status is None else Bytes(status.size_bytes),

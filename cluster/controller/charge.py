@@ -16,6 +16,7 @@ from raylog.actors.errors import OlderMetadata
 from raylog.cluster.controller.events import Refused, Started
 from raylog.cluster.controller.observed import Watched
 from raylog.cluster.controller.records import ControllerRecord
+from raylog.cluster.controller.spread import short_key
 from raylog.cluster.controller.telling import Telling
 
 
@@ -88,18 +89,20 @@ class Charge:
             seen = self._watched.nodes.get(event.node)
             is_known = self._telling.has_told(event.node, None if seen is None else seen.report)
         if not is_known:
-            self._hear_of_another(f"node {event.node}", event.controller_epoch)
+            self._hear_of_another(f"node {short_key(event.node)}", event.controller_epoch)
 
     def hear_report(self, report: Report) -> None:
         """A node says which epoch it has obeyed."""
         if self._is_of_another(report):
             paths = ", ".join(entry.path for entry in report.dirs)
-            self._hear_of_another(f"node {report.node} ({paths})", report.controller_epoch)
+            self._hear_of_another(
+                f"node {short_key(report.node)} ({paths})", report.controller_epoch
+            )
 
     def hear_promise(self, node: str, epoch: int) -> None:
         """A node's copy of the metadata takes nothing of a lower epoch; 0: none has said so."""
         if epoch > self.epoch:
-            self._hear_of_another(f"the copy of the metadata on node {node}", epoch)
+            self._hear_of_another(f"the copy of the metadata on node {short_key(node)}", epoch)
 
     def _is_of_another(self, report: Report) -> bool:
         """Whether the node has obeyed a Controller of a higher epoch, or of just the same one.
@@ -120,7 +123,7 @@ class Charge:
         if self._accepts_older:
             self._outrank(epoch)
         elif self.doubt is None:
-            found = f"{self.folder} of node {self.node}"
+            found = f"{self.folder} of node {short_key(self.node)}"
             self.doubt = OlderMetadata(found, self._written, f"epoch {epoch} is known to {who}")
 
     def _outrank(self, epoch: int) -> None:

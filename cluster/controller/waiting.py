@@ -72,6 +72,10 @@ class View:
         seen = None if node is None else self.observed.get(node)
         return None if seen is None or seen.is_ended else seen
 
+    def node_name(self, log: LogId) -> str:
+        """The node of a log, for people; empty where no node is recorded."""
+        return short_key(self.desired.node_of(log) or "")
+
     def entries(self, log: LogId) -> Sequence[LogReport]:
         """What the node of a log reports of it."""
         seen = self.seen(log)
@@ -145,7 +149,7 @@ def _why_not_made(record: PartitionRecord, view: View) -> RaylogError | None:
             problem = entry.problem or NotLeader(partition, "it could not be made")
             if record.directory is not None or not _can_be_elsewhere(record, view):
                 return problem
-    node = view.desired.node_of(record.log)
+    node = view.node_name(record.log)
     if view.silent_ms(record.log) > SILENT_MS:
         return NotLeader(partition, f"the LogManager of node {node} does not answer")
     is_away = view.seen(record.log) is None
@@ -186,7 +190,7 @@ class Altering:
         seen = view.seen(log)
         if seen is None or view.desired.partitions[log].directory is None:
             return ""
-        node = view.desired.node_of(log)
+        node = view.node_name(log)
         if seen.may_end:
             return f"node {node} is closing its logs"
         if not seen.obeys(view.desired.controller_epoch):
@@ -222,7 +226,7 @@ class Deleting:
         for entry in view.entries(log):
             if entry.problem is not None:
                 return entry.problem
-        node = view.desired.node_of(log)
+        node = view.node_name(log)
         why = f"the topic is deleted, but node {node} has not removed the folder yet; it will"
         return NotLeader(str(log.partition), why)
 
@@ -245,9 +249,8 @@ class Moving:
             if entry.problem is not None and entry.state != "opening"
         ]
         self._problem = problems[0] if problems else self._problem
-        node = view.desired.node_of(self.log)
-        if view.desired.is_stopped(node) and view.seen(self.log) is None:
-            return Ended(error=self._stopped(str(node)))
+        if view.desired.is_stopped(view.desired.node_of(self.log)) and view.seen(self.log) is None:
+            return Ended(error=self._stopped(view.node_name(self.log)))
         if record.state == "moving" and record.target == self.target:
             return Ended(error=self._missing()) if self._is_missing(view) else None
         if record.directory != self.target:
@@ -267,7 +270,7 @@ class Moving:
 
     def _stopped(self, node: str) -> RaylogError:
         """A stop may last for days: who waits is told. The move is not given up."""
-        why = f"its node was stopped; the move goes on after `raylog node start {short_key(node)}`"
+        why = f"its node was stopped; the move goes on after `raylog node start {node}`"
         return NotLeader(str(self.log.partition), why)
 
     def _missing(self) -> RaylogError:

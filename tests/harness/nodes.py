@@ -18,7 +18,7 @@ import psutil
 import ray
 from ray.cluster_utils import Cluster
 
-from raylog.actors.node.log_manager import LOG_DIRS_VARIABLE
+from raylog.actors.node.broker_config import LOG_DIRS_VARIABLE
 from raylog.actors.runtime.names import NODE_LABEL
 from tests.harness.clusters import environment, short_folder
 

@@ -381,9 +381,11 @@ class Manager:
 
     def _end_dying(self, instruction: do.Work) -> None:
         """A process that is about to end may still do some of it, while it has the locks of its
-        dirs; but it starts no actor, and ends none."""
+        dirs; but it starts no actor, and ends none. Nor does it read a dir back: the lock that it
+        has by half would stay."""
         is_of_actor = isinstance(instruction, do.StartLog | do.Configure | do.EndLog | do.KillActor)
-        if is_of_actor or self._disks.are_off or not self._disks.dirs():
+        is_locking = isinstance(instruction, do.ReadDir)
+        if is_of_actor or is_locking or self._disks.are_off or not self._disks.dirs():
             return
         if self.world.clockwork.chance.random() < 0.5:
             self._disks.stop_within(instruction)  # type: ignore[arg-type]

@@ -497,9 +497,10 @@ def test_a_config_is_not_altered_while_no_log_dir_has_the_epoch() -> None:
 
 
 def test_an_alter_names_those_that_do_not_confirm_it() -> None:
-    play = begun(node_a(), node_b())
+    unlabelled = "b" * 56
+    play = begun(node_a(), PerfectNode(unlabelled, "b1", "b2"))
     play.create("t", 2)
-    play.silent.add("b")
+    play.silent.add(unlabelled)
     play.asks(alter())
     play.settle(29_000)
     assert play.answer is None
@@ -507,7 +508,7 @@ def test_an_alter_names_those_that_do_not_confirm_it() -> None:
     assert play.answer is not None
     assert isinstance(play.answer.value, Altered)
     (behind,) = play.answer.value.behind
-    assert (str(behind.partition), "node b does not answer" in behind.why) == ("t-1", True)
+    assert (str(behind.partition), "node bbbbbbbb does not answer" in behind.why) == ("t-1", True)
     play.silent.clear()
     play.settle(61_000)
     assert is_as_desired(play.desired, play.nodes.values())

@@ -45,6 +45,7 @@ class FakeBroker(Broker):
     def __init__(self, *log_dirs: LogDirStatus) -> None:
         super().__init__()
         self.controller, self._log_dirs = Controller(), list(log_dirs)
+        self.described: list[NodeDescription] = []
 
     def _command(self, what: str, command: Command[Answer], timeout_s: float) -> Answer:
         answer: Answer = command.call(ControllerStub(self.controller), False).reference
@@ -54,7 +55,7 @@ class FakeBroker(Broker):
         return self._log_dirs
 
     def describe_nodes(self) -> list[NodeDescription]:
-        return []
+        return self.described
 
 
 @pytest.fixture
@@ -102,3 +103,15 @@ def test_the_files_of_a_log_dir_are_bytes_and_what_is_not_known_is_no_number(
     assert header[4:7] == ["bytes", "disk", "free"]
     assert first[4:7] == ["4096", "10000", "5000"]
     assert second[4:7] == ["-", "-", "-"]
+
+
+def test_a_log_dir_names_its_node_as_commands_take_it(
+    connect_to: Callable[[FakeBroker], FakeBroker],
+) -> None:
+    labelled, other = "1" * 56, "2" * 56
+    broker = connect_to(
+        FakeBroker(*(LogDirStatus.offline(node, "/a", ID, "EIO") for node in (labelled, other)))
+    )
+    broker.described = [NodeDescription(node="disk-1", node_id=labelled, state="online")]
+    names = [line.split("\t")[0] for line in run_here("log-dirs").lines()]
+    assert names == ["node", "disk-1", "22222222"]
