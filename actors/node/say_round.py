@@ -1,7 +1,12 @@
-"""Asks the LogActors that serve what they say, so that the machine and the checkpoints know it."""
+"""Asks the LogActors that serve what they say, so that the machine and the checkpoints know it.
+
+A round asks ``ASKED_AT_ONCE`` of them, and the next round goes on behind these: the idle processes
+of hundreds of partitions cost a machine most of what it has, and each answer is a part of that.
+"""
 
 import logging
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from raylog.actors.control import LogId
@@ -11,8 +16,12 @@ from raylog.actors.node.log_actors import AskedActors, served_of
 from raylog.actors.node.log_start import LogDisk
 from raylog.actors.node_messages import LogOrder, LogSays
 from raylog.storage.errors import RaylogError, StorageError
+from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+# With a round every 3 s, each of 256 partitions is asked within 12 s.
+ASKED_AT_ONCE = 64
 
 Job = Callable[[], None]
 
@@ -42,16 +51,25 @@ class SayRound:
         self._order_of = order_of
         self._tell = tell
         self._teach_beside = teach
+        self._asked_last: TopicPartition | None = None
 
     def __call__(self) -> None:
-        """Ask all at once, for 10 s in all; tell what each has said."""
+        """Ask those whose turn it is at once, for 10 s in all; tell what each has said."""
         served = {log.log.partition: log for log in self._served()}
         if not served:
             return
-        for partition, says in self._actors.says_all(list(served)).items():
+        for partition, says in self._actors.says_all(self._turn(served)).items():
             if isinstance(says, RaylogError):
                 continue  # it is silent, and asked again
             self._heard(served[partition], says)
+
+    def _turn(self, served: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Those behind the one that was asked last, in the order of their names."""
+        names = sorted(served)
+        first = 0 if self._asked_last is None else bisect_right(names, self._asked_last)
+        turn = (names[first:] + names[:first])[:ASKED_AT_ONCE]
+        self._asked_last = turn[-1]
+        return turn
 
     def _heard(self, before: Served, says: LogSays | None) -> None:
         if says is None or not self._is_same(before, says):

@@ -12,6 +12,7 @@ from raylog.actors.node.say_round import SayRound
 from raylog.actors.node_messages import LogOrder
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import LogMissing, StorageError
+from raylog.storage.names import TopicPartition
 from raylog.storage.testing.waiting import wait_for
 from tests.harness.log_actors import (
     ELSEWHERE,
@@ -40,17 +41,19 @@ class Round:
             self.actors.living[ORDERS.partition] = log
         self.told: list[Event] = []
         self.order: LogOrder | None = ORDER
-
-    def run(self, served: Sequence[LogId] = (ORDERS,)) -> list[Event]:
-        SayRound(
+        self.served: Sequence[LogId] = (ORDERS,)
+        self._round = SayRound(
             self.actors,
             self.disk,
             node_id=HERE,
-            served=lambda: [served_of(says(log)) for log in served],
+            served=lambda: [served_of(says(log)) for log in self.served],
             order_of=lambda log: self.order,
             tell=self.told.append,
             teach=lambda job: job(),
-        )()
+        )
+
+    def run(self) -> list[Event]:
+        self._round()
         return self.told
 
 
@@ -115,4 +118,22 @@ def test_an_actor_that_was_adopted_and_started_again_without_an_order_is_gone(
 
 
 def test_nobody_is_asked_where_nothing_is_served() -> None:
-    assert Round(None).run(served=()) == []
+    round = Round(None)
+    round.served = ()
+    assert round.run() == []
+
+
+def test_of_hundreds_each_round_asks_the_next_ones_and_leaves_none_out() -> None:
+    partitions = [TopicPartition("t", number) for number in range(150)]
+    round = Round(None)
+    round.served = [LogId(partition=partition, topic_id="id-t") for partition in partitions]
+    asked = []
+    for _ in range(3):
+        asked.append(len(round.run()))
+    gone = [event.partition for event in round.told if isinstance(event, ActorGone)]
+    assert asked == [64, 128, 192]
+    assert gone == [*partitions, *partitions[:42]]
+    round.told.clear()
+    round.served = round.served[:10]  # those that were asked last are not served any more
+    round.run()
+    assert len(round.told) == 10
