@@ -574,9 +574,10 @@ class MetadataMissing(LogMissing):
     template = (
         "{path}: {why}; bring the metadata back: mount its disk, start its node, or restore "
         "__cluster_metadata-0 from a copy; then start the broker again, and all topics are there. "
-        "Only if it is lost for good: `raylog start --new-cluster` begins a cluster without "
-        "topics. The folders of the old partitions are kept, renamed -stray; their topics are "
-        "gone (docs/OPERATIONS.md, Metadata that is missing)"
+        "Only if it is lost for good: `raylog metadata rebuild` makes it anew from the folders of "
+        "the partitions, or `raylog start --new-cluster` begins a cluster without topics. The "
+        "folders of the old partitions are kept then, renamed -stray; their topics are gone "
+        "(docs/OPERATIONS.md, Metadata that is missing)"
     )
 
 

@@ -44,7 +44,7 @@ from raylog.cluster.controller.describe import (
 )
 from raylog.cluster.controller.events import Refused, Reported
 from raylog.cluster.controller.following import CopyStatus
-from raylog.cluster.controller.home import Wanted, begin_home
+from raylog.cluster.controller.home import Known, Wanted, begin_home, known_by
 from raylog.cluster.controller.lives import Lives, begin_again
 from raylog.cluster.controller.node_states import NodeDescription
 from raylog.cluster.controller.ray_reach import RayReach
@@ -81,6 +81,7 @@ class ControllerImpl:
         self._lock = threading.Lock()  # of the next
         self._is_begun = is_restarted()
         self._lives = Lives()
+        self._known = Known()
         if own_name():
             set_up_logs(own_name())
             self._export()
@@ -158,7 +159,7 @@ class ControllerImpl:
     def _open_once(self) -> None:
         node = own_node()
         node.check_alone()
-        self._open(self._find_home(Wanted()))
+        self._open(self._find_home(Wanted(known=self._known)))
 
     def _find_home(self, wanted: Wanted) -> Home:
         return begin_home(self._reach, RealFileSystem(), SystemClock(), wanted)
@@ -186,6 +187,8 @@ class ControllerImpl:
     def _begin_again(self, error: StorageError) -> None:
         told = f"its Controller begins again, since a write of the metadata failed: {error}"
         why_not, why = NotController("the broker", told), NotLeader("the broker", told)
+        with suppress(NotLeader):
+            self._known = known_by(self._running().lookups.metadata_copies(), self._known)
         begin_again(lambda: self._current.retire(why_not, why), self._open_again, self._end_process)
 
     def _end_process(self) -> None:

@@ -22,7 +22,9 @@ that of the lost Controller was      it has all that this one has committed
 found, and Ray knows of no later one
 ===================================  ==============================================================
 
-Else the one that is missed may have more (MetadataIncomplete). Then a damaged copy beside the
+Else the one that is missed may have more (MetadataIncomplete). A Controller writes each record
+before any copy gets it. So where its own log dir has less than another copy, a backup was put there
+in the place of its copy, and that one is missed. Then a damaged copy beside the
 newest is no reason to refuse; and one that has gone on apart from it in a lower epoch was never
 committed: it is brought up to date. None of this holds for metadata without any CopiesRecord, as an
 older raylog or a cluster of one node has written it: it lies in one place, and every other copy was
@@ -269,16 +271,38 @@ def check_complete(
         return
     if any(entry.directory_id in others and entry.is_settled for entry in latest):
         return
-    if any(entry.directory_id in needed.keys() - others and entry.is_last for entry in latest):
+    replaced = [entry for entry in copies if _is_replaced(entry, best)]
+    own = needed.keys() - others
+    if any(
+        entry.directory_id in own and entry.is_last for entry in latest if entry not in replaced
+    ):
         return
-    found = {entry.directory_id for entry in copies}
+    found = {entry.directory_id for entry in copies if entry not in replaced}
     missed = [key for key in needed if key not in found]
     if missed:
-        damaged = {entry.directory_id: entry for entry in unread}
-        listed = "; ".join(
-            _listed([damaged[key]]) if key in damaged else f"node {needed[key]}" for key in missed
-        )
+        there = {entry.directory_id: entry for entry in (*replaced, *unread)}
+        listed = "; ".join(_missed(needed[key], there.get(key)) for key in missed)
         raise MetadataIncomplete(f"{best}: {_described(best)}", listed, best.node or best.path)
+
+
+def _is_replaced(entry: SurveyedDir, best: SurveyedDir) -> bool:
+    """Whether an older state of the metadata lies where the last Controller had its own.
+
+    What any copy has of this Controller, its own one had before.
+    """
+    assert entry.copy is not None
+    assert best.copy is not None
+    is_own = entry.directory_id == best.copy.controller_dir
+    return is_own and not entry.copy.begins_with(best.copy)
+
+
+def _missed(node: str, there: SurveyedDir | None) -> str:
+    """What is missed, for people. ``there``: what lies in its place, if anything does."""
+    if there is None:
+        return f"node {node}"
+    if there.copy is None:
+        return _listed([there])
+    return f"the newer metadata that was in {there} (an older state of it lies there now)"
 
 
 def _check_newest(best: SurveyedDir, dirs: Iterable[SurveyedDir]) -> None:

@@ -14,6 +14,10 @@ So Ray's head is asked whether it may have left a copy out (``witness.py``). Whe
 answer, a copy counts that promised so soon after it had heard of the lost one that that one cannot
 have left it out: it is *fenced*.
 
+**A backup in its place.** A Controller that begins again in its process, since a write has failed,
+knows how much counted. A person may have put a backup in the place of the disk that failed. What
+lacks anything of that is not taken for the newest metadata (OlderMetadata).
+
 **One copy only.** Metadata that does not say who keeps copies lies in one place. So it is moved,
 not copied: what it was read from is set aside there, as soon as it is on the disk here. Otherwise
 an older state of it could be taken for all there is.
@@ -27,16 +31,18 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from raylog.actors.control import MetadataKept
-from raylog.actors.errors import NoLogDirs, RequestTimedOut
+from raylog.actors.errors import NoLogDirs, OlderMetadata, RequestTimedOut
 from raylog.actors.node.metadata_copy import values_of
 from raylog.actors.partition.locking import lock_patiently
-from raylog.cluster.controller.copies import Home, SurveyedDir, choose, found_at
+from raylog.cluster.controller.copies import Copy, Home, SurveyedDir, choose, found_at
+from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.observed import SUSPECT_MS
 from raylog.cluster.controller.putting import put_copy
 from raylog.cluster.controller.witness import Mark, is_last, is_settled
 from raylog.storage.clock import Clock
 from raylog.storage.errors import InvalidLogDir, LogMissing, RaylogError
 from raylog.storage.files import FileSystem
+from raylog.storage.state.controller_epoch import NO_EPOCH
 from raylog.storage.state.properties import random_id
 
 # A Controller leaves a copy out when it has not heard of it for ``SUSPECT_MS``. A second less, for
@@ -88,22 +94,52 @@ class Reach(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What counted of the metadata when the last life of this process ended.
+
+    ``epoch``: of its Controller. ``end``: how many records.
+    """
+
+    epoch: int = NO_EPOCH
+    end: int = 0
+
+    def lacks_any(self, found: Copy) -> bool:
+        """Whether a copy is from before that."""
+        return found.end < self.end and found.controller_epoch <= self.epoch
+
+
+def known_by(copies: Sequence[CopyStatus], before: Known) -> Known:
+    """``copies``: as a Controller had them last, its own first. ``before``: of the life before.
+
+    A life that has not heard its copies yet knows no more than that one did.
+    """
+    end = min((copy.end for copy in copies if copy.is_in_sync), default=0)
+    if not end:
+        return before
+    epoch = copies[0].epoch
+    return Known(epoch=epoch, end=max(end, before.end) if epoch == before.epoch else end)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """What a person has said. ``may_begin``: whether a cluster may begin where none was.
 
     That is so at the first start of a broker, and never for a Controller that Ray starts again.
-    ``new_cluster``, ``older_metadata``: as of ``choose``.
+    ``new_cluster``, ``older_metadata``: as of ``choose``. ``known``: of a life before in this
+    process.
     """
 
     may_begin: bool = False
     new_cluster: bool = False
     older_metadata: bool = False
+    known: Known = Known()
 
 
 def find_home(reach: Reach, wanted: Wanted) -> tuple[Home, Survey]:
     """Where the metadata is, and what else was found. Nothing is changed.
 
-    Raises as ``choose`` does; NoLogDirs; LogMissing; RequestTimedOut where no metadata was found,
+    Raises as ``choose`` does; OlderMetadata also where it lacks what is known; NoLogDirs;
+    LogMissing; RequestTimedOut where no metadata was found,
     but a node has not answered, which may have it.
     """
     return _find(reach, wanted, {})
@@ -116,7 +152,7 @@ def begin_home(reach: Reach, fs: FileSystem, clock: Clock, wanted: Wanted) -> Ho
     and ``bring_home`` do.
     """
     marks = reach.marks()
-    home = None if wanted.may_begin else _own_again(reach, marks)
+    home = None if wanted.may_begin else _own_again(reach, marks, wanted.known)
     if home is None:
         home, survey = _find(reach, wanted, _fence(reach), marks)
         home = bring_home(reach, fs, clock, home, survey)
@@ -124,7 +160,7 @@ def begin_home(reach: Reach, fs: FileSystem, clock: Clock, wanted: Wanted) -> Ho
     return home
 
 
-def _own_again(reach: Reach, marks: Sequence[Mark]) -> Home | None:
+def _own_again(reach: Reach, marks: Sequence[Mark], known: Known) -> Home | None:
     """Where the last Controller was on this node, and Ray knows of no later one; else None.
 
     Then nobody else can have more, and no other node is looked at.
@@ -138,9 +174,11 @@ def _own_again(reach: Reach, marks: Sequence[Mark]) -> Home | None:
     if not has_last:
         return None
     try:
-        return choose(dirs, survey.own, new_id="")
+        home = choose(dirs, survey.own, new_id="")
+        _check_known(found_at(home, dirs), known)
     except RaylogError:  # the other nodes may have what is needed
         return None
+    return home
 
 
 def _fence(reach: Reach) -> dict[str, MetadataKept]:
@@ -185,7 +223,18 @@ def _look(
         new_cluster=wanted.new_cluster,
         older_metadata=wanted.older_metadata,
     )
+    if not home.new_cluster:
+        _check_known(found_at(home, survey.dirs), wanted.known)
     return home, survey
+
+
+def _check_known(entry: SurveyedDir, known: Known) -> None:
+    """Raise OlderMetadata where this process has had more."""
+    assert entry.copy is not None, "it was chosen"
+    if known.lacks_any(entry.copy):
+        had = f"this Controller had {known.end} records of epoch {known.epoch}"
+        seen = f"{had}, and {entry.copy.end} are there"
+        raise OlderMetadata(str(entry), entry.copy.controller_epoch, seen)
 
 
 def _judged(

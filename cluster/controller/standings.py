@@ -163,7 +163,7 @@ def _missed(chosen: SurveyedDir, dirs: Sequence[SurveyedDir]) -> list[str]:
     try:
         check_complete(chosen, _copies(dirs), unread)
     except MetadataIncomplete as error:
-        return [f"what is only on {error.missed}, which is missed"]
+        return [f"what only {error.missed} may have"]
     except MetadataInDoubt:
         return [f"what is only in {entry}: {entry.problem}" for entry in unread]
     return []

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,11 +13,10 @@ from raylog.storage.log import Log
 from raylog.storage.log_dir import LogDir
 from raylog.storage.testing.logs import offsets_of
 from raylog.storage.tools.verify import verify_folder
-from tests.harness.paths import DOCS
+from tests.harness.operations_page import PAGE, back_up
 from tests.harness.real_dirs import PARTITION, append, checkpoint, make, open_partition, start, stop
 from tests.harness.shell import run_here
 
-MANUAL = (DOCS / "OPERATIONS.md").read_text()
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 
 
@@ -75,18 +73,14 @@ def copy_in_turn(
 
 def names_in_the_manual(sentence: str) -> list[str]:
     """The names of files in a sentence of the manual that begins so."""
-    text = " ".join(MANUAL.split())
+    text = " ".join(PAGE.split())
     (found,) = re.findall(re.escape(sentence) + r"[^.]*?((?:`[^`]+`[^`]*?)+)\. [A-Z]", text)
     return re.findall(r"`([^`]+)`", found)
 
 
 def test_the_script_copies_a_log_that_goes_on(served: Served, tmp_path: Path) -> None:
-    (script,) = re.findall(r"```bash\n(.*?)```", MANUAL, re.DOTALL)
-    (tmp_path / "backup.sh").write_text(script)
-    at_begin, copy = served.log.log_end_offset, tmp_path / "copy"
-    subprocess.run(
-        ["bash", str(tmp_path / "backup.sh"), str(served.path), str(copy)], check=True, timeout=60
-    )
+    at_begin = served.log.log_end_offset
+    (copy,) = back_up([served.path], tmp_path / "copies", tmp_path)
     served.goes_on()
     assert opened(copy) == list(range(at_begin))
 

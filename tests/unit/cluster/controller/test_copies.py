@@ -244,10 +244,10 @@ def damaged(node: str) -> SurveyedDir:
 def test_the_newest_copy_is_that_of_the_highest_epoch_and_then_the_longest() -> None:
     dirs = [
         keeper("a", kept("xyzzy", 3)),
-        keeper("b", kept("xyw", 4, controller="b")),
-        keeper("c", kept("xywv", 4, controller="b")),
+        keeper("c", kept("xyw", 4, in_sync=("c",), controller="b")),
+        keeper("b", kept("xywv", 4, in_sync=("c",), controller="b")),
     ]
-    assert home(*dirs, own="ray-a").node_id == "ray-c"
+    assert home(*dirs, own="ray-a").node_id == "ray-b"
 
 
 def test_what_differs_in_a_lower_epoch_was_never_committed_and_is_no_doubt() -> None:
@@ -269,9 +269,9 @@ def test_copies_that_differ_in_one_epoch_are_in_doubt_and_both_are_shown() -> No
 
 
 def test_a_copy_begins_where_all_that_are_in_sync_were_found() -> None:
-    dirs = [keeper("a", kept("xyz")), keeper("b", kept("xyzw"))]
-    assert home(*dirs, own="ray-a").node_id == "ray-b"
-    assert home(*dirs, damaged("c"), own="ray-c").node_id == "ray-b", "it was not in sync"
+    dirs = [keeper("b", kept("xyz")), keeper("a", kept("xyzw"))]
+    assert home(*dirs, own="ray-b").node_id == "ray-a"
+    assert home(*dirs, damaged("c"), own="ray-c").node_id == "ray-a", "it was not in sync"
 
 
 def test_no_copy_begins_while_one_in_sync_is_missed_and_the_refusal_says_what_to_do() -> None:
@@ -287,6 +287,27 @@ def test_no_copy_begins_while_that_of_the_lost_controller_is_missed() -> None:
     """It may have left out the others, and gone on alone."""
     with pytest.raises(MetadataIncomplete, match="node a "):
         home(keeper("b", kept("xyz")), own="ray-b")
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_backup_in_the_place_of_the_lost_controllers_copy_is_not_that_copy(is_last: bool) -> None:
+    """That one had all that any copy has of its epoch, and maybe more: it could go on alone."""
+    restored = replace(keeper("a", kept("xy")), is_last=is_last)
+    with pytest.raises(MetadataIncomplete, match="an older state of it lies there") as raised:
+        home(restored, keeper("b", kept("xyz")), own="ray-a")
+    assert "/disk of node ray-a" in raised.value.missed
+    assert "`raylog metadata restore --from b`" in str(raised.value)
+
+
+def test_an_older_copy_of_the_controllers_disk_does_not_hide_the_disk_itself() -> None:
+    """Somebody has put a backup of one node's log dir on another one."""
+    dirs = [keeper("a", kept("xyz")), replace(keeper("a", kept("xy")), node_id="ray-c")]
+    assert home(*dirs, keeper("b", kept("xyz")), own="ray-a").node_id == "ray-a"
+
+
+def test_a_backup_in_the_place_of_the_controllers_copy_is_fine_after_an_orderly_stop() -> None:
+    stopped = keeper("b", kept("xyz", is_stopped=True))
+    assert home(keeper("a", kept("xy")), stopped, own="ray-a").node_id == "ray-b"
 
 
 def test_a_damaged_copy_in_sync_is_missed_and_named_with_its_disk() -> None:

@@ -18,15 +18,23 @@ from raylog.actors.errors import (
 from raylog.actors.metadata_history import EpochStart
 from raylog.actors.node.metadata_copy import values_of
 from raylog.cluster.controller.copies import SurveyedDir
+from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.home import (
     FENCED_MS,
+    Known,
     Survey,
     Wanted,
     begin_home,
     find_home,
+    known_by,
 )
 from raylog.cluster.controller.metadata_log import MetadataLog
-from raylog.cluster.controller.records import ControllerRecord, CopiesRecord, Record
+from raylog.cluster.controller.records import (
+    ControllerRecord,
+    CopiesRecord,
+    Record,
+    TopicRecord,
+)
 from raylog.cluster.controller.surveying import Surveyor, batches_of
 from raylog.cluster.controller.witness import Mark
 from raylog.storage.errors import LogLocked, LogMissing, RaylogError
@@ -105,9 +113,10 @@ class Nodes:
         found = [name for name in self.fs.list_dir(f"/{node}") if name.startswith(METADATA)]
         return sorted(METADATA + re.sub(r".*\..*-", "-", name[len(METADATA) :]) for name in found)
 
-    def begin(self, **wanted: bool) -> str:
+    def begin(self, *, known: Known | None = None, **wanted: bool) -> str:
         """The log dir where a Controller begins."""
-        home = begin_home(self, self.fs, ManualClock(), Wanted(**wanted))
+        asked = Wanted(**wanted, known=known or Known())
+        home = begin_home(self, self.fs, ManualClock(), asked)
         assert home.node_id == f"ray-{self.own}"
         return home.log_dir
 
@@ -165,6 +174,10 @@ def controller(node: str, epoch: int) -> ControllerRecord:
 
 def in_sync(*nodes: str) -> CopiesRecord:
     return CopiesRecord(nodes=nodes, directories=tuple(map(directory_of, nodes)))
+
+
+def topic(name: str) -> TopicRecord:
+    return TopicRecord(name=name, topic_id=f"id-{name}", config={}, version=0)
 
 
 def test_the_node_that_has_the_metadata_is_found() -> None:
@@ -431,3 +444,63 @@ def test_where_the_last_controller_was_elsewhere_all_nodes_are_looked_at() -> No
     nodes.left = [Mark(epoch=0)]
     assert nodes.begin() == "/b"
     assert nodes.looked_at == ["own", "all"]
+
+
+# -- a backup that was put in the place of the metadata while the broker runs ----------------------
+
+
+def follows(node: str, end: int, *, epoch: int = 1, is_in_sync: bool = True) -> CopyStatus:
+    return CopyStatus(node=node, end=end, epoch=epoch, is_in_sync=is_in_sync)
+
+
+def test_what_counts_is_known_to_the_next_life_of_the_process() -> None:
+    """What a copy in sync lacks was told to nobody; a copy that is not does not matter."""
+    copies = (follows("a", 9), follows("b", 7), follows("c", 2, is_in_sync=False))
+    assert known_by(copies, Known()) == Known(epoch=1, end=7)
+
+
+@pytest.mark.parametrize(
+    ("copies", "known"),
+    [
+        ((), Known(epoch=1, end=8)),
+        ((follows("a", 9), follows("b", 0)), Known(epoch=1, end=8)),
+        ((follows("a", 9), follows("b", 7)), Known(epoch=1, end=8)),
+        ((follows("a", 9), follows("b", 9)), Known(epoch=1, end=9)),
+        ((follows("a", 3, epoch=2),), Known(epoch=2, end=3)),
+    ],
+)
+def test_a_life_knows_what_the_one_before_knew(
+    copies: tuple[CopyStatus, ...], known: Known
+) -> None:
+    assert known_by(copies, Known(epoch=1, end=8)) == known
+
+
+def test_a_controller_that_begins_again_over_a_backup_goes_on_with_the_newer_copy_elsewhere() -> (
+    None
+):
+    nodes = Nodes("a", "b")
+    nodes.writes("b", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("b", "a")  # the backup
+    nodes.writes("b", topic("later"))
+    nodes.has_manager("b", idle_ms=0)
+    nodes.left = [Mark(epoch=0)]
+    known = Known(epoch=1, end=len(nodes.records("b")))
+    assert nodes.begin(known=known) == "/a"
+    assert nodes.records("a") == nodes.records("b")
+
+
+def test_a_controller_that_begins_again_over_a_backup_refuses_where_nobody_has_more() -> None:
+    nodes = Nodes("a")
+    nodes.writes("a", controller("a", 1))
+    nodes.left = [Mark(epoch=0)]
+    end = len(nodes.records("a"))
+    with pytest.raises(OlderMetadata, match=f"had {end + 1} records"):
+        nodes.begin(known=Known(epoch=1, end=end + 1))
+    assert nodes.begin(known=Known(epoch=1, end=end)) == "/a"
+
+
+def test_metadata_of_a_higher_epoch_is_not_older_however_short_it_is() -> None:
+    """A person has had the cluster go on from another copy."""
+    nodes = Nodes("a")
+    nodes.writes("a", controller("a", 3), in_sync("a"))
+    assert nodes.begin(known=Known(epoch=2, end=100)) == "/a"

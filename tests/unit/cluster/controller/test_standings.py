@@ -83,7 +83,7 @@ def test_a_copy_that_lacks_what_a_lost_node_had_is_restored_by_an_explicit_word(
     found = restoration([lost], source)
     assert found.source == lost
     assert found.epoch == 7
-    assert found.lacks == ("what is only on node a, which is missed",)
+    assert found.lacks == ("what only node a may have",)
     assert found.is_needed
 
 
