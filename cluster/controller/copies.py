@@ -271,8 +271,12 @@ def check_complete(
         return
     if any(entry.directory_id in others and entry.is_settled for entry in latest):
         return
-    replaced = [entry for entry in copies if _is_replaced(entry, best)]
     own = needed.keys() - others
+    # The first Controller of a cluster begins before its log dir has an id.
+    own_dirs = {best.copy.controller_dir} if best.copy.controller_dir else own
+    replaced = [
+        entry for entry in copies if entry.directory_id in own_dirs and _is_older(entry, best)
+    ]
     if any(
         entry.directory_id in own and entry.is_last for entry in latest if entry not in replaced
     ):
@@ -285,15 +289,14 @@ def check_complete(
         raise MetadataIncomplete(f"{best}: {_described(best)}", listed, best.node or best.path)
 
 
-def _is_replaced(entry: SurveyedDir, best: SurveyedDir) -> bool:
+def _is_older(own: SurveyedDir, best: SurveyedDir) -> bool:
     """Whether an older state of the metadata lies where the last Controller had its own.
 
     What any copy has of this Controller, its own one had before.
     """
-    assert entry.copy is not None
+    assert own.copy is not None
     assert best.copy is not None
-    is_own = entry.directory_id == best.copy.controller_dir
-    return is_own and not entry.copy.begins_with(best.copy)
+    return not own.copy.begins_with(best.copy)
 
 
 def _missed(node: str, there: SurveyedDir | None) -> str:

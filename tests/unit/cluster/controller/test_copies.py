@@ -290,11 +290,18 @@ def test_no_copy_begins_while_that_of_the_lost_controller_is_missed() -> None:
 
 
 @pytest.mark.parametrize("is_last", [False, True])
-def test_a_backup_in_the_place_of_the_lost_controllers_copy_is_not_that_copy(is_last: bool) -> None:
-    """That one had all that any copy has of its epoch, and maybe more: it could go on alone."""
+@pytest.mark.parametrize("controller_dir", ["dir-a", ""])
+def test_a_backup_in_the_place_of_the_lost_controllers_copy_is_not_that_copy(
+    is_last: bool, controller_dir: str
+) -> None:
+    """That one had all that any copy has of its epoch, and maybe more: it could go on alone.
+
+    A cluster's first Controller begins before its log dir has an id.
+    """
     restored = replace(keeper("a", kept("xy")), is_last=is_last)
+    newest = replace(kept("xyz", in_sync=("a", "b")), controller_dir=controller_dir)
     with pytest.raises(MetadataIncomplete, match="an older state of it lies there") as raised:
-        home(restored, keeper("b", kept("xyz")), own="ray-a")
+        home(restored, keeper("b", newest), own="ray-a")
     assert "/disk of node ray-a" in raised.value.missed
     assert "`raylog metadata restore --from b`" in str(raised.value)
 
