@@ -67,7 +67,8 @@ class MetadataLog:
         ``least_epoch``: the highest epoch of a Controller that its log dirs have obeyed. It is in
         the first batch of a new cluster, so that no crash leaves metadata that is older than them.
 
-        Without it the log must exist, and none of its records may be damaged: LogMissing. Raises
+        Without it the log must exist, and none of its records may be damaged: LogMissing. Where
+        the record of the cluster's id is lost it is written again, as the log dir has it. Raises
         also LogLocked, InvalidLogDir, CorruptRecord where a newer raylog wrote it,
         and StorageError.
         """
@@ -95,7 +96,7 @@ class MetadataLog:
             self._failed: StorageError | None = None
             self.desired = self._fold()
             if not self.desired.cluster_id:
-                self._begin(new_cluster or random_id(), least_epoch)
+                self._begin(self._known_cluster() or new_cluster or random_id(), least_epoch)
         except BaseException:
             self._log.release()
             self._lock.release()
@@ -106,6 +107,23 @@ class MetadataLog:
         for record in records_of(self._log):
             desired.apply(record)
         return desired
+
+    def _known_cluster(self) -> str:
+        """The id that the log dir has, where the log has lost the record of it; or empty.
+
+        That was damaged, and a person has put back what was behind it. Raises LogMissing where the
+        log dir does not say it either: another id would be that of no log dir.
+        """
+        if not self._log.log_end_offset:
+            return ""
+        meta = read_meta(self._fs, self._log_dir)
+        if meta is None:
+            why = (
+                "the record that says which cluster it is of is lost, and the log dir has no "
+                "meta.properties; write that first: `raylog log-dirs identify`"
+            )
+            raise LogMissing(self.folder, why)
+        return meta.cluster_id
 
     def _begin(self, cluster_id: str, least_epoch: int) -> None:
         records: list[Record] = [ClusterRecord(cluster_id=cluster_id)]

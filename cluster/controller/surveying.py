@@ -121,8 +121,11 @@ class _Look:
                 self._found, cluster_id=meta.cluster_id, directory_id=meta.directory_id
             )
         if self._found.has_metadata:
+            copy = _read(fs, folder)
+            if copy.end and not copy.cluster_id and meta is not None:  # the record of it is lost
+                copy = replace(copy, cluster_id=meta.cluster_id)
             promised = _obeyed_epoch(fs, folder)
-            self._found = replace(self._found, promised_epoch=promised, copy=_read(fs, folder))
+            self._found = replace(self._found, promised_epoch=promised, copy=copy)
 
 
 def _is_locked(fs: FileSystem, path: str) -> bool:

@@ -16,6 +16,7 @@ from raylog.cluster.controller.records import (
     Record,
     TopicRecord,
     TopicRemovedRecord,
+    encode,
 )
 from raylog.cluster.controller.reserve import METADATA_RESERVE, PIECE_BYTES, RESERVE_BYTES
 from raylog.cluster.controller.surveying import Surveyor
@@ -86,6 +87,39 @@ def test_what_was_appended_is_what_shall_be_after_any_reopening(fs: MemoryFileSy
     assert (desired.cluster_id, desired.topics) == (CLUSTER, {"id": TOPIC})
     assert list(desired.partitions.values()) == [PARTITION]
     assert desired.next_producer_id == 1000
+
+
+def without_cluster(fs: MemoryFileSystem) -> None:
+    """Metadata whose first batch was damaged, and taken out by a person."""
+    create_log(fs, FOLDER, random_id())
+    log = open_log(fs, ManualClock(), FOLDER, METADATA_PARTITION, LogConfig(retention_ms=-1))
+    log.epochs.assign(log.epochs.next, 0)
+    log.append(encode_records([(0, None, encode(TOPIC), ())]))
+    log.close()
+
+
+def test_metadata_that_has_lost_its_first_record_stays_that_of_its_log_dirs(
+    fs: MemoryFileSystem,
+) -> None:
+    fs.make_dir("/disk/log")
+    without_cluster(fs)
+    write_meta(fs, "/disk/log", MetaProperties(CLUSTER, 1, random_id()))
+    (found,) = Surveyor(fs).survey("n", ["/disk/log"])
+    assert found.copy is not None
+    assert (found.copy.cluster_id, found.copy.topics) == (CLUSTER, 1)
+    log = MetadataLog(fs, ManualClock(), "/disk/log")
+    log.close()
+    desired = MetadataLog(fs, ManualClock(), "/disk/log").desired
+    assert (desired.cluster_id, desired.topics) == (CLUSTER, {"id": TOPIC})
+
+
+def test_metadata_of_which_nobody_knows_the_cluster_is_left_alone(fs: MemoryFileSystem) -> None:
+    fs.make_dir("/disk/log")
+    without_cluster(fs)
+    (before,) = Surveyor(fs).survey("n", ["/disk/log"])
+    with pytest.raises(LogMissing, match="`raylog log-dirs identify`"):
+        MetadataLog(fs, ManualClock(), "/disk/log")
+    assert Surveyor(fs).survey("n", ["/disk/log"]) == [before]
 
 
 LOSSES: list[tuple[Survives, Survives]] = [
