@@ -350,7 +350,7 @@ class _OpenCopy:
         return batches_from(self._log, first, most_bytes)
 
     def _values(self, first: int = 0) -> Iterator[bytes]:
-        for batch in _all_batches(self._log, first):
+        for batch in all_batches(self._log, first):
             yield from values_of(batch, first)
 
     def close(self) -> None:
@@ -396,7 +396,8 @@ def batches_from(log: Log, first: int, most_bytes: int) -> tuple[bytes, ...]:
     )
 
 
-def _all_batches(log: Log, first: int) -> Iterator[bytes]:
+def all_batches(log: Log, first: int = 0) -> Iterator[bytes]:
+    """The record batches of a metadata log from the one that holds the record ``first`` on."""
     while batches := batches_from(log, first, READ_BYTES):
         yield from batches
         _, header = next(iter_batches(batches[-1]))

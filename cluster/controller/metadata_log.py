@@ -15,9 +15,10 @@ from copy import copy
 from typing import Any
 
 from raylog.actors.metadata_history import MetadataHistory
-from raylog.actors.node.metadata_copy import CONFIG, batches_from, values_of
+from raylog.actors.node.metadata_copy import CONFIG, all_batches, batches_from, values_of
 from raylog.actors.partition.locking import lock_patiently
 from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.putting import put_copy
 from raylog.cluster.controller.records import (
     ClusterRecord,
     ControllerRecord,
@@ -80,16 +81,10 @@ class MetadataLog:
                 raise LogMissing(self.folder, _why_missing(fs, log_dir))
             make_usable(fs, log_dir)
             _make_folder(fs, self.folder)
-        self._lock = lock_patiently(lambda: fs.lock_dir(self.folder))
+        self._open()
         try:
-            check_whole(fs, self.folder)
-            # Every append is flushed, so all of it is read back from the disk at each start and
-            # checked: it is small. What a failed fsync has left in the page cache does not count.
-            self._log = open_log(fs, clock, self.folder, METADATA_PARTITION, CONFIG)
-        except BaseException:
-            self._lock.release()
-            raise
-        try:
+            if len(list(_values_of(self._log))) != self._log.log_end_offset:
+                self._close_gaps()
             epochs = self._log.epochs
             # Written before the first append, so that it is there on a full disk.
             epochs.assign(epochs.next, self._log.log_end_offset)
@@ -101,6 +96,29 @@ class MetadataLog:
             self._log.release()
             self._lock.release()
             raise
+
+    def _open(self) -> None:
+        self._lock = lock_patiently(lambda: self._fs.lock_dir(self.folder))
+        try:
+            check_whole(self._fs, self.folder)
+            # Every append is flushed, so all of it is read back from the disk at each start and
+            # checked: it is small. What a failed fsync has left in the page cache does not count.
+            self._log = open_log(self._fs, self._clock, self.folder, METADATA_PARTITION, CONFIG)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _close_gaps(self) -> None:
+        """Number the records anew where a person has taken damaged ones out.
+
+        The copies of other nodes take each record's offset for how many come before it. What was
+        here is kept as ``-stray``.
+        """
+        batches = tuple(all_batches(self._log))
+        self._log.release()
+        self._lock.release()
+        put_copy(self._fs, self._clock, self._log_dir, batches, is_outdated=False)
+        self._open()
 
     def _fold(self) -> Desired:
         desired = Desired()

@@ -33,9 +33,10 @@ from raylog.storage.errors import (
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.names import LOG_SUFFIX, TopicPartition, segment_file
+from raylog.storage.records.batch import read_header
 from raylog.storage.records.encode import encode_records
 from raylog.storage.state.properties import MetaProperties, random_id, write_meta
-from raylog.storage.testing.clock import ManualClock
+from raylog.storage.testing.clock import T0, ManualClock
 from raylog.storage.testing.memory import MemoryFile, MemoryFileSystem, Stopped, Survives
 from tests.harness.old_metadata import (
     old_cluster,
@@ -94,7 +95,7 @@ def without_cluster(fs: MemoryFileSystem) -> None:
     create_log(fs, FOLDER, random_id())
     log = open_log(fs, ManualClock(), FOLDER, METADATA_PARTITION, LogConfig(retention_ms=-1))
     log.epochs.assign(log.epochs.next, 0)
-    log.append(encode_records([(0, None, encode(TOPIC), ())]))
+    log.append(encode_records([(T0, None, encode(TOPIC), ())]))
     log.close()
 
 
@@ -111,6 +112,24 @@ def test_metadata_that_has_lost_its_first_record_stays_that_of_its_log_dirs(
     log.close()
     desired = MetadataLog(fs, ManualClock(), "/disk/log").desired
     assert (desired.cluster_id, desired.topics) == (CLUSTER, {"id": TOPIC})
+
+
+def test_records_are_numbered_anew_where_damaged_ones_were_taken_out(fs: MemoryFileSystem) -> None:
+    """The copies of other nodes take an offset for how many records come before."""
+    fs.make_dir("/disk/log")
+    without_cluster(fs)
+    write_meta(fs, "/disk/log", MetaProperties(CLUSTER, 1, random_id()))
+    behind_a_gap = encode_records([(T0, None, encode(ids(7)), ())], base_offset=5)
+    file = fs.open(f"{FOLDER}/{segment_file(0, LOG_SUFFIX)}")
+    file.append([behind_a_gap])
+    file.close()
+    for _ in range(2):
+        log = MetadataLog(fs, ManualClock(), "/disk/log")
+        assert (log.desired.topics, log.desired.next_producer_id) == ({"id": TOPIC}, 7)
+        assert [read_header(batch).base_offset for batch in log.batches(0, 9, 1 << 20)] == [0, 1, 2]
+        log.close()
+    kept = [name for name in fs.list_dir("/disk/log") if name.endswith("-stray")]
+    assert len(kept) == 1
 
 
 def test_metadata_of_which_nobody_knows_the_cluster_is_left_alone(fs: MemoryFileSystem) -> None:
