@@ -18,7 +18,7 @@ from raylog.actors.metadata_history import MetadataHistory
 from raylog.actors.node.metadata_copy import CONFIG, all_batches, batches_from, values_of
 from raylog.actors.partition.locking import lock_patiently
 from raylog.cluster.controller.desired import Desired
-from raylog.cluster.controller.putting import put_copy
+from raylog.cluster.controller.putting import put_away, put_copy
 from raylog.cluster.controller.records import (
     ClusterRecord,
     ControllerRecord,
@@ -39,7 +39,7 @@ from raylog.storage.files import FileSystem
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.log_dir import METADATA_PARTITION, make_usable
-from raylog.storage.names import DELETE_DIR_SUFFIX, doomed_folder
+from raylog.storage.names import DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, doomed_folder
 from raylog.storage.records.batch import read_header
 from raylog.storage.records.encode import encode_records
 from raylog.storage.records.scan import next_offset
@@ -63,7 +63,8 @@ class MetadataLog:
         new_cluster: str = "",
         least_epoch: int = NO_EPOCH,
     ) -> None:
-        """Open the log in ``log_dir``. ``new_cluster``: the id of the cluster that begins there.
+        """Open the log in ``log_dir``. ``new_cluster``: the id of the cluster that begins there;
+        what cannot be read is kept as ``-stray`` then.
 
         ``least_epoch``: the highest epoch of a Controller that its log dirs have obeyed. It is in
         the first batch of a new cluster, so that no crash leaves metadata that is older than them.
@@ -76,6 +77,8 @@ class MetadataLog:
         self._fs, self._clock, self._log_dir = fs, clock, log_dir
         self._reserve = Reserve(fs, log_dir)
         self.folder = os.path.join(log_dir, str(METADATA_PARTITION))
+        if new_cluster:
+            self._put_damaged_away()
         if not fs.is_dir(self.folder):
             if not new_cluster:
                 raise LogMissing(self.folder, _why_missing(fs, log_dir))
@@ -96,6 +99,14 @@ class MetadataLog:
             self._log.release()
             self._lock.release()
             raise
+
+    def _put_damaged_away(self) -> None:
+        """Keep as ``-stray`` what cannot be read where a new cluster shall begin all the same."""
+        try:
+            if self._fs.is_dir(self.folder):
+                check_whole(self._fs, self.folder)
+        except LogMissing:
+            put_away(self._fs, self._log_dir, STRAY_DIR_SUFFIX)
 
     def _open(self) -> None:
         self._lock = lock_patiently(lambda: self._fs.lock_dir(self.folder))

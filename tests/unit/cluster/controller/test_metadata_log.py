@@ -132,6 +132,28 @@ def test_records_are_numbered_anew_where_damaged_ones_were_taken_out(fs: MemoryF
     assert len(kept) == 1
 
 
+def test_a_new_cluster_may_begin_where_damaged_metadata_lies_and_keeps_it(
+    fs: MemoryFileSystem,
+) -> None:
+    log = opened(fs)
+    log.append([TOPIC])
+    log.close()
+    segment = fs.open(f"{FOLDER}/{segment_file(0, LOG_SUFFIX)}")
+    content = bytearray(segment.view())
+    content[70] ^= 1  # in the first batch
+    segment.truncate(0)
+    segment.append([bytes(content)])
+    segment.flush()
+    segment.close()
+    with pytest.raises(LogMissing, match="damaged at byte"):
+        MetadataLog(fs, ManualClock(), "/disk/log")
+    other = random_id()
+    begun = MetadataLog(fs, ManualClock(), "/disk/log", new_cluster=other)
+    assert (begun.desired.cluster_id, begun.desired.topics) == (other, {})
+    (kept,) = [name for name in fs.list_dir("/disk/log") if name.endswith("-stray")]
+    assert fs.read_file(f"/disk/log/{kept}/{segment_file(0, LOG_SUFFIX)}") == bytes(content)
+
+
 def test_metadata_of_which_nobody_knows_the_cluster_is_left_alone(fs: MemoryFileSystem) -> None:
     fs.make_dir("/disk/log")
     without_cluster(fs)
