@@ -84,20 +84,17 @@ class MetadataLog:
                 raise LogMissing(self.folder, _why_missing(fs, log_dir))
             make_usable(fs, log_dir)
             _make_folder(fs, self.folder)
-        self._open()
+        self._failed: StorageError | None = None
+        if self._open() != self._log.log_end_offset:
+            self._close_gaps()
         try:
-            if len(list(_values_of(self._log))) != self._log.log_end_offset:
-                self._close_gaps()
             epochs = self._log.epochs
             # Written before the first append, so that it is there on a full disk.
             epochs.assign(epochs.next, self._log.log_end_offset)
-            self._failed: StorageError | None = None
-            self.desired = self._fold()
             if not self.desired.cluster_id:
                 self._begin(self._known_cluster() or new_cluster or random_id(), least_epoch)
         except BaseException:
-            self._log.release()
-            self._lock.release()
+            self._let_go()
             raise
 
     def _put_damaged_away(self) -> None:
@@ -108,7 +105,8 @@ class MetadataLog:
         except LogMissing:
             put_away(self._fs, self._log_dir, STRAY_DIR_SUFFIX)
 
-    def _open(self) -> None:
+    def _open(self) -> int:
+        """Lock it, read it back, and fold it; returns how many records it has."""
         self._lock = lock_patiently(lambda: self._fs.lock_dir(self.folder))
         try:
             check_whole(self._fs, self.folder)
@@ -118,6 +116,21 @@ class MetadataLog:
         except BaseException:
             self._lock.release()
             raise
+        self.desired = Desired()
+        count = 0
+        try:
+            for record in records_of(self._log):
+                self.desired.apply(record)
+                count += 1
+        except BaseException:
+            self._let_go()
+            raise
+        return count
+
+    def _let_go(self) -> None:
+        """Close and unlock it as it is."""
+        self._log.release()
+        self._lock.release()
 
     def _close_gaps(self) -> None:
         """Number the records anew where a person has taken damaged ones out.
@@ -125,17 +138,12 @@ class MetadataLog:
         The copies of other nodes take each record's offset for how many come before it. What was
         here is kept as ``-stray``.
         """
-        batches = tuple(all_batches(self._log))
-        self._log.release()
-        self._lock.release()
+        try:
+            batches = tuple(all_batches(self._log))
+        finally:
+            self._let_go()
         put_copy(self._fs, self._clock, self._log_dir, batches, is_outdated=False)
         self._open()
-
-    def _fold(self) -> Desired:
-        desired = Desired()
-        for record in records_of(self._log):
-            desired.apply(record)
-        return desired
 
     def _known_cluster(self) -> str:
         """The id that the log dir has, where the log has lost the record of it; or empty.
@@ -248,8 +256,7 @@ class MetadataLog:
             if self._failed is None:
                 self._log.close()
         finally:
-            self._log.release()
-            self._lock.release()
+            self._let_go()
 
 
 def records_of(log: Log) -> Iterator[Record]:
