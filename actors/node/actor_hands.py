@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 STARTS_AT_ONCE, ASKS_AT_ONCE, KILLS_AT_ONCE = 64, 64, 64
 # A log flushes what it has, and many may do so at once on one disk.
 CLOSE_TIMEOUT_S = 540.0
+# So long an orderly end waits for what is under way; an opening mostly takes less.
+SETTLE_S = 5.0
 # Who is to be killed is asked where it lives, so long.
 KILL_SAYS_TIMEOUT_S = 2.0
 
@@ -117,12 +119,16 @@ class ActorHands:
             self._asks.run(("ask", home), job)
 
     def stop(self) -> set[TopicPartition]:
-        """Cancel what is under way; returns the partitions of which actors may be starting.
+        """Give what is under way SETTLE_S to end, and cancel the rest.
 
-        What ended before was told before this returns, and nothing is begun any more.
+        Returns the partitions of which actors may be starting. What ended before was told before
+        this returns, and nothing is begun any more.
         """
         with self._lock:
             self._stopped.set()
+            begun = [effort for effort in self._efforts.values() if effort.is_begun]
+        self._wait_for(begun)
+        with self._lock:
             efforts = list(self._efforts.values())
         for effort in efforts:
             effort.cancelled.set()
@@ -130,6 +136,11 @@ class ActorHands:
             with effort.starting:
                 pass  # it has started its actor, or will start none
         return {effort.partition for effort in efforts}
+
+    def _wait_for(self, efforts: list[Effort]) -> None:
+        deadline_s = self._timer.now_s() + SETTLE_S
+        for effort in efforts:
+            self._timer.wait(effort.ended, max(0.0, deadline_s - self._timer.now_s()))
 
     # -- work that may be cancelled ----------------------------------------------------------------
 
@@ -157,6 +168,7 @@ class ActorHands:
         finally:  # after it was told: what is under way and what is told are all that there is
             with self._lock:
                 self._efforts.pop(effort.token, None)
+            effort.ended.set()
 
     def _carry_out(self, work: StartLog | Configure | EndLog, effort: Effort) -> Served | None:
         match work:

@@ -81,6 +81,7 @@ class Effort:
     token: int
     partition: TopicPartition
     cancelled: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)  # and was told
     # Held while an actor is started: after a cancellation none is.
     starting: threading.Lock = field(default_factory=threading.Lock)
     is_begun: bool = False

@@ -8,7 +8,7 @@ import pytest
 
 from raylog.actors.control import LogId
 from raylog.actors.errors import NotLeader, WorkFailed
-from raylog.actors.node.actor_hands import STARTS_AT_ONCE, ActorHands
+from raylog.actors.node.actor_hands import SETTLE_S, STARTS_AT_ONCE, ActorHands
 from raylog.actors.node.events import Event, Finished, Served
 from raylog.actors.node.instructions import Configure, EndLog, KillActor, StartLog
 from raylog.actors.node.log_actors import served_of
@@ -40,8 +40,11 @@ PARTITION = ORDERS.partition
 class Hands:
     """Hands over actors without Ray, and what they told."""
 
-    def __init__(self, actors: FakeLogActors | None = None) -> None:
+    def __init__(
+        self, actors: FakeLogActors | None = None, timer: QuickTimer | None = None
+    ) -> None:
         self.actors, self.disk = actors or FakeLogActors(), FakeDisk()
+        self.timer = timer or QuickTimer()
         self.told: SimpleQueue[Event] = SimpleQueue()
         self.hands = self.made(self.told.put)
 
@@ -57,7 +60,7 @@ class Hands:
             ),
             controller_epoch=lambda: 4,
             tell=tell,
-            timer=QuickTimer(),
+            timer=self.timer,
         )
 
     def finished(self) -> Finished:
@@ -227,6 +230,30 @@ def test_the_end_cancels_what_is_under_way_and_names_it() -> None:
     assert node.hands.stop() == {PARTITION}
     assert isinstance(node.finished().error, NotLeader)
     assert node.actors.killed == []  # the LogManager ends it
+
+
+class OpensMeanwhile(QuickTimer):
+    """A start goes on when the end waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_ending = threading.Event()
+
+    def wait(self, ended: threading.Event, seconds: float) -> bool:
+        if seconds != SETTLE_S:
+            return self.is_ending.wait(10) and ended.is_set()
+        self.is_ending.set()
+        return ended.wait(10)
+
+
+def test_the_end_waits_for_an_opening_that_takes_moments() -> None:
+    """Else its actor is killed, and the stop of the broker counts as not clean."""
+    node = Hands(timer=OpensMeanwhile())
+    node.actors.next = [through("opening", "serving")]
+    node.start()
+    wait_for(lambda: PARTITION in node.actors.living)
+    assert node.hands.stop() == set()
+    assert isinstance(node.finished().result, Served)
 
 
 def test_the_end_misses_no_start_that_ends_at_that_moment() -> None:
