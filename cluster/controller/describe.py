@@ -299,12 +299,15 @@ def _problem_at(
             return entry.problem
     if record.log in seen.under_way or directory.state == "returning":
         return BEING_OPENED
+    not_there = _why_not_there(record, directory, seen.report)
+    if isinstance(not_there, TopicIdUnreadable):  # nobody opens it, whatever lies elsewhere
+        return not_there
     elsewhere = _lies_elsewhere(snapshot, record, directory, entries)
     if elsewhere is not None:
         return elsewhere
     if entries:
         return BEING_OPENED
-    return _why_not_there(record, directory, seen.report)
+    return not_there
 
 
 def _lies_elsewhere(

@@ -35,7 +35,7 @@ from raylog.cluster.controller.describe import Snapshot
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.instructions import Altered, Answered, Behind
 from raylog.cluster.controller.node_states import replaced, waits_for
-from raylog.cluster.controller.observed import Observed
+from raylog.cluster.controller.observed import SUSPECT_MS, Observed
 from raylog.cluster.controller.records import NodeState, PartitionRecord, TopicRecord
 from raylog.cluster.controller.spread import Homes, short_key
 from raylog.storage.errors import DiskFull, LogDirOffline, RaylogError
@@ -162,7 +162,8 @@ def _why_not_made(record: PartitionRecord, view: View) -> RaylogError | None:
 
 
 def _can_be_elsewhere(record: PartitionRecord, view: View) -> bool:
-    homes = Homes(view.desired, view.observed, view.now_ms)
+    """Whether another node may make it. Who is silent may speak: all are, when this one hung."""
+    homes = Homes(view.desired, view.observed, view.now_ms - (SILENT_MS - SUSPECT_MS))
     return homes.take(avoid=(*record.left, record.node)) is not None
 
 

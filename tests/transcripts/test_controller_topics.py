@@ -176,6 +176,24 @@ def test_a_disk_that_is_full_when_the_folder_is_made_leaves_it_to_another_node()
     assert play.states() == {"t-0": "online in b1"}
 
 
+def test_a_full_disk_is_no_answer_while_the_other_nodes_are_silent_only_for_a_while() -> None:
+    play = begun(node_a(), node_b())
+    play.asks(create())
+    play.appended()
+    play.nodes["a"].obeyed = play.mail.pop("a").number
+    play.nodes["a"].logs[LOG, ""] = entry(LOG, "", "failed", problem=DiskFull("/a1"))
+    play.silent.add("b")
+    for _ in range(15):
+        play.passes()
+    play.reports("a")
+    assert play.answer is None
+    play.silent.clear()
+    play.reports("b")
+    del play.nodes["a"].logs[LOG, ""]
+    play.settle()
+    assert play.states() == {"t-0": "online in b1"}
+
+
 def test_where_no_other_node_has_room_the_error_is_answered_and_nothing_is_left() -> None:
     play = begun(node_a())
     play.asks(create(partitions=2))

@@ -92,6 +92,19 @@ def test_partitions_serve_on_while_their_log_manager_hangs() -> None:
     assert "has not reported for 10 s" in (describe_nodes(view, {}, {})["ray-a"] or "")
 
 
+@pytest.mark.parametrize(
+    "record",
+    [ONLINE, replace(ONLINE, state="moving", target="dir-b"), replace(ONLINE, state="creating")],
+)
+def test_a_folder_without_an_id_is_not_being_opened_whatever_lies_elsewhere(
+    record: PartitionRecord,
+) -> None:
+    other = DirRecord(directory_id="dir-b", node="a", path="/other", state="online")
+    logs = [entry(LOG, "dir-a", "found", topic_id=None), entry(LOG, "dir-b", "found")]
+    view = snapshot(desired(other, record), report(*logs))
+    assert isinstance(explain(view, KEY), TopicIdUnreadable)
+
+
 def test_who_obeys_an_older_config_or_does_not_serve_is_outdated() -> None:
     other = replace(ONLINE, log=log_id("t", 1), kafka_id=2)
     third = replace(ONLINE, log=log_id("t", 2), kafka_id=3)
