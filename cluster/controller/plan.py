@@ -121,13 +121,13 @@ def plan(
         if desired.is_stopped(key):
             orders[key], doubts[key] = (Stop(),), frozenset(seen.logs)
             continue
-        of_node = _NodePlan(desired, observed, seen, seen.report, configs)
+        of_node = _NodePlan(desired, observed, seen, seen.report, configs, now_ms)
         of_node.make(kafka_ids)
         orders[key] = tuple(of_node.orders)
         doubts[key] = frozenset(of_node.doubts)
         records += of_node.records
     records += _other_homes(desired, observed, now_ms)
-    records += _gone_with_their_node(desired, observed)
+    records += _gone_with_their_node(desired, observed, now_ms)
     return Plan(orders=orders, doubts=doubts, records=_each_once(records))
 
 
@@ -175,37 +175,46 @@ def not_made(report: Report) -> set[LogId]:
     return failed
 
 
-def _gone_with_their_node(desired: Desired, observed: Mapping[str, Observed]) -> Iterator[Record]:
+def _gone_with_their_node(
+    desired: Desired, observed: Mapping[str, Observed], now_ms: int
+) -> Iterator[Record]:
     """Logs to be removed whose node no plan is made for, because it has no log dir any more."""
     for node in sorted(desired.nodes_to_make_logs()):
         if not _has_no_dirs(node, desired, observed):
             continue
         for log in desired.logs_without_dir(node):
             record = desired.partitions[log]
-            if record.state == "removing" and _is_gone(record, desired, observed):
+            if record.state == "removing" and _is_gone(record, desired, observed, now_ms):
                 yield PartitionRemovedRecord(log=log)
 
 
-def _is_gone(record: PartitionRecord, desired: Desired, observed: Mapping[str, Observed]) -> bool:
+def _is_gone(
+    record: PartitionRecord, desired: Desired, observed: Mapping[str, Observed], now_ms: int
+) -> bool:
     """Whether no node has anything of a log, and none is about to."""
-    if _is_reported(record.log, desired, observed):
+    if _is_reported(record.log, desired, observed, now_ms):
         return False
     own = desired.node_of(record.log)
     return all(
-        node is not None and _has_nothing(node, record, desired, observed)
+        node is not None and _has_nothing(node, record, desired, observed, now_ms)
         for node in {own, *record.left}
     )
 
 
 def _has_nothing(
-    node: str, record: PartitionRecord, desired: Desired, observed: Mapping[str, Observed]
+    node: str,
+    record: PartitionRecord,
+    desired: Desired,
+    observed: Mapping[str, Observed],
+    now_ms: int,
 ) -> bool:
+    """By a word of now: what a silent node said last may be of a machine that has another key."""
     if _has_no_dirs(node, desired, observed):
         return True
     seen = observed.get(node)
     if seen is None or seen.report is None or not seen.obeys(desired.controller_epoch):
         return False
-    if record.log in seen.under_way:
+    if record.log in seen.under_way or seen.is_suspect(now_ms):
         return False
     online = {entry.directory_id for entry in seen.report.dirs if entry.state == "online"}
     if record.directory is not None and node == desired.node_of(record.log):
@@ -226,7 +235,9 @@ def _has_no_dirs(node: str, desired: Desired, observed: Mapping[str, Observed]) 
     return (seen is None or seen.report is None) and not desired.dirs_of(node)
 
 
-def _is_reported(log: LogId, desired: Desired, observed: Mapping[str, Observed]) -> bool:
+def _is_reported(
+    log: LogId, desired: Desired, observed: Mapping[str, Observed], now_ms: int
+) -> bool:
     """Whether something of a log lies in a log dir of any node.
 
     What a move has left may lie on a disk that another node has since. A copy of a disk does not
@@ -234,20 +245,22 @@ def _is_reported(log: LogId, desired: Desired, observed: Mapping[str, Observed])
     """
     for node, seen in observed.items():
         for entry in seen.logs.get(log, ()):
-            if entry.directory_id and not _is_copied(entry.directory_id, node, desired, observed):
+            if entry.directory_id and not _is_copied(
+                entry.directory_id, node, desired, observed, now_ms
+            ):
                 return True
     return False
 
 
 def _is_copied(
-    directory_id: str, node: str, desired: Desired, observed: Mapping[str, Observed]
+    directory_id: str, node: str, desired: Desired, observed: Mapping[str, Observed], now_ms: int
 ) -> bool:
     """Whether a log dir that a node reports is recorded as another's, which has it."""
     record = desired.dirs.get(directory_id)
     if record is None or record.node == node:
         return False
     owner = observed.get(record.node)
-    if owner is None or owner.report is None:
+    if owner is None or owner.report is None or owner.is_suspect(now_ms):
         return False
     return any(entry.directory_id == directory_id for entry in owner.report.dirs)
 
@@ -262,13 +275,14 @@ class _NodePlan:
         seen: Observed,
         report: Report,
         configs: Configs,
+        now_ms: int,
     ) -> None:
         self.orders: list[Order] = []
         self.doubts: set[LogId] = set()
         self.records: list[Record] = []
         self._desired, self._observed = desired, observed
         self._seen, self._report, self._node = seen, report, report.node
-        self._configs = configs
+        self._configs, self._now_ms = configs, now_ms
         self._dirs = {entry.directory_id: entry for entry in report.dirs if entry.directory_id}
         own = {record.directory_id for record in desired.dirs_of(self._node)}
         # What is reported of each log, and of each partition's name; not of other nodes' log dirs.
@@ -384,7 +398,7 @@ class _NodePlan:
                 self._plan_serving(record)
             case "moving":
                 self._plan_move(record)
-            case "removing" if _is_gone(record, self._desired, self._observed):
+            case "removing" if _is_gone(record, self._desired, self._observed, self._now_ms):
                 self.records.append(PartitionRemovedRecord(log=record.log))
 
     def _plan_folder(self, record: PartitionRecord) -> None:
@@ -484,7 +498,9 @@ class _NodePlan:
 
     def _plan_left(self, record: PartitionRecord) -> None:
         """A log that this node was to make earlier."""
-        if record.state == "removing" and _is_gone(record, self._desired, self._observed):
+        if record.state == "removing" and _is_gone(
+            record, self._desired, self._observed, self._now_ms
+        ):
             self.records.append(PartitionRemovedRecord(log=record.log))
 
     def _plan_folders_of(self, record: PartitionRecord) -> None:

@@ -317,6 +317,30 @@ def test_what_a_move_left_on_a_disk_that_another_node_has_now_is_removed_too(own
     assert removed == (owner == "has it"), "only a copy of a disk is nobody's business"
 
 
+def test_the_last_word_of_a_key_that_is_silent_ends_no_removal() -> None:
+    """Ray still shows the old key of a machine whose disks its new key reports with the folder."""
+    desired = desired_of(replace(REMOVING, directory="b1"))
+    new = report("c", entry(LOG, "a1", "found"), dirs=ONLINE_DIRS)
+    now_ms = SUSPECT_MS + 1
+    speaking = {
+        told.node: replace(obeying(told, EPOCH), heard_ms=now_ms) for told in (report("b"), new)
+    }
+    removed = PartitionRemovedRecord(log=LOG)
+    for heard_ms, is_removed in ((now_ms, True), (0, False)):
+        observed = {**speaking, "a": replace(obeying(report("a"), EPOCH), heard_ms=heard_ms)}
+        made = plan(desired, observed, now_ms, Configs(DEFAULTS))
+        assert (removed in made.records) == is_removed
+
+
+@pytest.mark.parametrize("directory", ["a1", None])
+def test_a_silent_node_has_not_said_that_nothing_is_left(directory: str | None) -> None:
+    desired = desired_of(replace(REMOVING, directory=directory))
+    observed = {"a": replace(obeying(report("a"), EPOCH), heard_ms=0)}
+    removed = (PartitionRemovedRecord(log=LOG),)
+    assert plan(desired, observed, SUSPECT_MS, Configs(DEFAULTS)).records == removed
+    assert plan(desired, observed, SUSPECT_MS + 1, Configs(DEFAULTS)).records == ()
+
+
 # -- strays ----------------------------------------------------------------------------------------
 
 
