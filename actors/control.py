@@ -21,6 +21,7 @@ from raylog.actors.metadata_history import OLD_EPOCH, EpochStart
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
+from raylog.storage.wire import message
 
 # Of every message here. Who gets a higher one than its own answers UnsupportedVersion.
 VERSION = 1
@@ -35,6 +36,7 @@ DirState = Literal["online", "offline"]
 Ended = Literal["in order", "not in order"]
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class LogId:
     """One topic's log of one partition, wherever it lies.
@@ -52,6 +54,7 @@ class LogId:
 # -- orders ----------------------------------------------------------------------------------------
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
     """Make the log's folder, in the log dir of the node with the fewest partitions."""
@@ -59,6 +62,7 @@ class Create:
     log: LogId
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serve:
     """Have the log served from this log dir, with this config or a newer one.
@@ -72,6 +76,7 @@ class Serve:
     config_version: int
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """Serve the log from ``directory_id`` and copy it to ``target_id`` meanwhile.
@@ -87,6 +92,7 @@ class Move:
     config_version: int
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remove:
     """End the log's actor and remove its folder, in whichever log dir of the node it lies."""
@@ -94,6 +100,7 @@ class Remove:
     log: LogId
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
     """End the log's actor and keep its folder: it belongs to no topic. ``SetAside`` follows."""
@@ -101,6 +108,7 @@ class End:
     log: LogId
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAside:
     """Keep a folder that belongs to no topic under a name that is in nobody's way.
@@ -113,6 +121,7 @@ class SetAside:
     directory_id: str
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBack:
     """Use a log dir again that was offline, after its logs were read back from the disk itself.
@@ -123,6 +132,7 @@ class ReadBack:
     directory_id: str
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepOut:
     """Keep a log dir offline: it failed in an earlier life of the node, and was not read back.
@@ -134,6 +144,7 @@ class KeepOut:
     why: str
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
     """Close every log in order, write down what a start without recovery needs, and end for good.
@@ -145,6 +156,7 @@ class Stop:
 Order = Create | Serve | Move | Remove | End | SetAside | ReadBack | KeepOut | Stop
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
     """What a Controller wants of a node, as of one report of that node.
@@ -169,6 +181,7 @@ class Orders:
     version: int = VERSION
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmed:
     """The right to remove records of a log: the Controller has confirmed its config of late.
@@ -185,6 +198,7 @@ class Confirmed:
 # -- reports ---------------------------------------------------------------------------------------
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirReport:
     """A log dir. ``directory_id``: None where it could not even be read.
@@ -208,6 +222,7 @@ class DirReport:
         return self.state == "online" and not self.why
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReport:
     """A log on a node: its folder, and what is being done with it.
@@ -237,6 +252,7 @@ class LogReport:
         return LogId(partition=self.partition, topic_id=self.topic_id)
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything that a node has and does.
@@ -274,6 +290,7 @@ class Report:
 # -- copies of the metadata ------------------------------------------------------------------------
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataPush:
     """What follows in the metadata log, for the copy of a node.
@@ -294,6 +311,7 @@ class MetadataPush:
     version: int = VERSION
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataKept:
     """What the copy of a node has on its disk.
