@@ -19,12 +19,15 @@ from raylog.actors.errors import (
     TopicBusy,
     TopicExists,
     UnknownTopicOrPartition,
+    UpgradeRefused,
 )
+from raylog.actors.levels import LEVELS, Levels
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.desired import Desired, port_of
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import (
     DirRecord,
+    LevelRecord,
     NodeState,
     PartitionRecord,
     ProducerIdsRecord,
@@ -34,10 +37,12 @@ from raylog.cluster.controller.records import (
 )
 from raylog.cluster.controller.settings import altered, topic_overrides
 from raylog.cluster.controller.spread import Homes, short_key
+from raylog.cluster.controller.upgrade import releases_of, why_not_ready
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import InvalidPartitions, InvalidTopic, LogDirOffline
 from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.names import TopicPartition, check_topic_name, collision_key
+from raylog.storage.wire import RELEASE
 
 # No sum of the nodes' room allows more in one topic: it is more likely a mistake than a wish.
 MAX_PARTITIONS = 10_000
@@ -157,6 +162,17 @@ class AllocateProducerId:
     """A producer id that nobody has had."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalizeUpgrade:
+    """Have the cluster write a newer level. ``without``: keys of nodes that do not report.
+
+    These do not come back, or with a raylog that knows the level: another one is refused.
+    """
+
+    level: int
+    without: frozenset[str] = frozenset()
+
+
 Command = (
     CreateTopic
     | AddPartitions
@@ -169,6 +185,7 @@ Command = (
     | StopNode
     | StartNode
     | AllocateProducerId
+    | FinalizeUpgrade
 )
 
 
@@ -184,16 +201,18 @@ class Commands:
         observed: Mapping[str, Observed],
         now_ms: int,
         config: BrokerConfig,
+        levels: Levels = LEVELS,
     ) -> None:
+        """``levels``: those that this raylog knows."""
         self._desired, self._observed = desired, observed
-        self._now_ms, self._config = now_ms, config
+        self._now_ms, self._config, self._levels = now_ms, config, levels
 
     def records(self, command: Command) -> tuple[Record, ...]:
         """What the command changes; empty where everything is so already.
 
         Raises InvalidTopic, InvalidPartitions, InvalidConfig, UnknownConfigKey, InvalidRequest,
         TopicExists, TopicBusy, UnknownTopicOrPartition, MoveRunning, NotLeader, NoLogDirs,
-        LogDirOffline or TooManyPartitions.
+        LogDirOffline, TooManyPartitions or UpgradeRefused.
         """
         match command:
             case CreateTopic():
@@ -214,6 +233,8 @@ class Commands:
                 return self._operate(command)
             case AllocateProducerId():
                 return (next_producer_ids(self._desired),)
+            case FinalizeUpgrade():
+                return self._finalize(command)
 
     # -- topics ------------------------------------------------------------------------------------
 
@@ -416,6 +437,24 @@ class Commands:
             raise InvalidRequest("node", command.node, why)
         wanted = replace(record, state=wanted_state(command))
         return () if wanted == record else (wanted,)
+
+    # -- upgrades ----------------------------------------------------------------------------------
+
+    def _finalize(self, command: FinalizeUpgrade) -> tuple[Record, ...]:
+        level, wanted = self._desired.level, command.level
+        if wanted == level:
+            return ()
+        if not level < wanted <= self._levels.newest:
+            why = (
+                f"its Controller runs raylog {RELEASE}, which knows levels up to "
+                f"{self._levels.newest}, and no level is ever lowered"
+            )
+            raise UpgradeRefused(level, wanted, why)
+        nodes = releases_of(self._desired, self._observed, self._now_ms)
+        why = why_not_ready(nodes, wanted, command.without)
+        if why:
+            raise UpgradeRefused(level, wanted, why)
+        return (LevelRecord(level=wanted, release=RELEASE),)
 
 
 def wanted_state(command: DrainNode | StopNode | StartNode) -> NodeState:

@@ -15,11 +15,13 @@ What *is*, the LogManagers report (``observed.py``); what follows from the two, 
 from dataclasses import dataclass, field, replace
 
 from raylog.actors.control import LogId
+from raylog.actors.levels import FIRST_LEVEL
 from raylog.cluster.controller.records import (
     ClusterRecord,
     ControllerRecord,
     CopiesRecord,
     DirRecord,
+    LevelRecord,
     NodeRecord,
     NodeState,
     OldTopicRecord,
@@ -54,10 +56,12 @@ class Desired:
     ``copies``: the keys of the nodes whose copies of the metadata have every record that counts,
     that of the Controller included; none where nobody has written it down, so that the Controller's
     is the only one. ``copy_dirs``: the ids of their log dirs, in that order. ``is_all_stopped``:
-    whether the last record says that the broker was stopped in order.
+    whether the last record says that the broker was stopped in order. ``level``: what the cluster
+    may write (``actors/levels.py``).
     """
 
     cluster_id: str = ""
+    level: int = FIRST_LEVEL
     controller_epoch: int = 0
     copies: tuple[str, ...] = ()
     copy_dirs: tuple[str, ...] = ()
@@ -105,6 +109,8 @@ class Desired:
                 self.next_producer_id = record.next_id
             case CopiesRecord():
                 self.copies, self.copy_dirs = record.nodes, record.directories
+            case LevelRecord():
+                self.level = record.level
             case OldTopicRecord():
                 self._apply_old_topic(record)
             case OldTopicRemovedRecord():
@@ -266,6 +272,12 @@ class Desired:
     def is_stopped(self, node: str | None) -> bool:
         """Whether a node shall not run, until somebody starts it."""
         return node is not None and self.state_of(node) == "stopped"
+
+    def is_missed(self, node: str) -> bool:
+        """Whether anything is recorded to a node, so that it counts while it is away."""
+        if self.state_of(node) != "online":
+            return True
+        return bool(self.dirs_of(node) or self.logs_without_dir(node))
 
     def keeps_copy(self, node: str) -> bool:
         """Whether records count only when a copy of the metadata on this node has them."""

@@ -34,6 +34,7 @@ from dataclasses import replace
 
 from raylog.actors.control import LogId, Order, Report
 from raylog.actors.errors import NotLeader, OlderMetadata
+from raylog.actors.levels import LEVELS, Levels
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.names import log_manager_name
 from raylog.cluster.controller.charge import Charge
@@ -74,6 +75,7 @@ from raylog.cluster.controller.records import (
     ControllerRecord,
     CopiesRecord,
     DirRecord,
+    LevelRecord,
     NodeRecord,
     NodeState,
     PartitionRecord,
@@ -89,9 +91,9 @@ from raylog.storage.errors import RaylogError
 
 
 class ControllerMachine:
-    """The Controller. ``config``: the broker's."""
+    """The Controller. ``config``: the broker's. ``levels``: those that this raylog knows."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, levels: Levels = LEVELS) -> None:
         self.desired = Desired()
         self.watched = Watched()
         self._configs = Configs(config.topic_defaults)
@@ -112,7 +114,12 @@ class ControllerMachine:
         self._now_ms = 0
         self._out: list[Instruction] = []
         self._pending = Pending(
-            config, journal=self._journal, charge=self._charge, watched=self.watched, say=self._say
+            config,
+            journal=self._journal,
+            charge=self._charge,
+            watched=self.watched,
+            say=self._say,
+            levels=levels,
         )
 
     @property
@@ -322,6 +329,8 @@ class ControllerMachine:
                         self.watched.under_way(key, frozenset())
                 self._dirty |= set(self.watched.nodes)
                 self._out.append(Note(name="in-charge", fields={"epoch": record.epoch}))
+            case LevelRecord():
+                self._out.append(Note(name="level", fields={"level": record.level}))
             case CopiesRecord():
                 self._out.append(Note(name="metadata-copies", fields={"nodes": record.nodes}))
             case ProducerIdsRecord():
@@ -515,6 +524,7 @@ class ControllerMachine:
                 doubts=self._doubts.get(key, frozenset()),
                 withheld=self._journal.withheld,
                 confirms=is_known and self.failure is None,
+                level=self.desired.level,
             )
             if orders is not None:
                 self.watched.under_way(key, self._telling.under_way(seen.report))

@@ -17,6 +17,7 @@ from copy import copy
 from typing import NamedTuple
 
 from raylog.actors.errors import NoLogDirs, NotController
+from raylog.actors.levels import Levels
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.begun import Begun, partition_named, undone
 from raylog.cluster.controller.charge import Charge
@@ -26,6 +27,7 @@ from raylog.cluster.controller.commands import (
     CancelMove,
     Command,
     Commands,
+    FinalizeUpgrade,
     LogDirOnline,
 )
 from raylog.cluster.controller.desired import Desired
@@ -47,7 +49,10 @@ class Wanted(NamedTuple):
 
 
 class Pending:
-    """``say``: what gives an answer. The others are the machine's, and only looked at."""
+    """``say``: what gives an answer. ``levels``: those that this raylog knows.
+
+    The others are the machine's, and only looked at.
+    """
 
     def __init__(
         self,
@@ -57,10 +62,11 @@ class Pending:
         charge: Charge,
         watched: Watched,
         say: Callable[[Answer], None],
+        levels: Levels,
     ) -> None:
         self.ids = ProducerIds()
         self._desired = Desired()
-        self._config, self._say = config, say
+        self._config, self._say, self._levels = config, say, levels
         self._journal, self._charge, self._watched = journal, charge, watched
         self._commands: deque[Asked] = deque()
         self._undo: deque[tuple[Purpose, Creating]] = deque()
@@ -192,7 +198,7 @@ class Pending:
         return records
 
     def _judged(self, now_ms: int) -> Commands:
-        return Commands(self._desired, self._watched.nodes, now_ms, self._config)
+        return Commands(self._desired, self._watched.nodes, now_ms, self._config, self._levels)
 
     def _has_answered_id(self, request: int) -> bool:
         """Whether there was a producer id left. NotLeader where none may be handed out."""
@@ -227,6 +233,8 @@ class Pending:
         match command:
             case AllocateProducerId():
                 self._say(Answer(request=request, value=self._first_id()))
+            case FinalizeUpgrade():
+                self._say(Answer(request=request, value=self._desired.level))
             case CancelMove():
                 partition = partition_named(self._desired, command.name, command.number)
                 self._say(Answer(request=request, value=partition))

@@ -15,6 +15,7 @@ kind's layout::
     {kind: producer-ids,      v: 2, epoch, next}          ids below ``next`` may be in use
     {kind: copies,            v: 1, nodes, dirs}          the copies that count, from here on
     {kind: stopped,           v: 1}                       the last record before an orderly stop
+    {kind: level,             v: 1, level, release}       what may be written, from here on
 
 An older raylog wrote topics with their partitions in one record, and knew no epochs; these are
 still read::
@@ -35,6 +36,7 @@ from typing import Any, Literal
 import msgpack
 
 from raylog.actors.control import LogId
+from raylog.actors.levels import LEVELS, Levels
 from raylog.storage.errors import CorruptRecord
 from raylog.storage.names import TopicPartition
 
@@ -175,6 +177,18 @@ class StoppedRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LevelRecord:
+    """The cluster is of this level from here on; see ``actors/levels.py``.
+
+    ``release``: of raylog that has written it, and knows the level. Without one of these records a
+    cluster is of FIRST_LEVEL.
+    """
+
+    level: int
+    release: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OldTopicRecord:
     """A topic with a log dir for each partition, all of which serve (version 1)."""
 
@@ -201,6 +215,7 @@ Record = (
     | ProducerIdsRecord
     | CopiesRecord
     | StoppedRecord
+    | LevelRecord
     | OldTopicRecord
     | OldTopicRemovedRecord
 )
@@ -247,6 +262,8 @@ def _fields_of(record: Record) -> dict[str, Any]:
             return {"kind": "copies", "v": 1, "nodes": nodes, "dirs": dirs}
         case StoppedRecord():
             return {"kind": "stopped", "v": 1}
+        case LevelRecord():
+            return {"kind": "level", "v": 1, "level": record.level, "release": record.release}
     raise AssertionError(f"{record} is of version 1, which nobody writes")
 
 
@@ -293,8 +310,12 @@ def _log_fields(log: LogId) -> dict[str, Any]:
 # -- from bytes ------------------------------------------------------------------------------------
 
 
-def decode(value: bytes) -> Record:
-    """The record in a value. CorruptRecord if there is none, or a newer raylog wrote it."""
+def decode(value: bytes, levels: Levels = LEVELS) -> Record:
+    """The record in a value. CorruptRecord if there is none, or a newer raylog wrote it.
+
+    ``levels``: those that this raylog knows. Raises UnsupportedLevel where the cluster goes to a
+    newer one: what follows may not be read.
+    """
     try:
         fields = msgpack.unpackb(value)
     except ValueError as error:
@@ -307,10 +328,13 @@ def decode(value: bytes) -> Record:
         why = f"a newer raylog wrote a {kind!r} record of version {version}; use that raylog"
         raise CorruptRecord(METADATA_LOG, why)
     try:
-        return reader(fields)
+        record = reader(fields)
     except (KeyError, TypeError, ValueError) as error:
         why = f"a {kind} record of version {version} lacks something ({error!r})"
         raise CorruptRecord(METADATA_LOG, why) from error
+    if isinstance(record, LevelRecord) and record.level > levels.newest:
+        levels.check(record.level, METADATA_LOG, record.release)
+    return record
 
 
 def _read_dir(fields: Mapping[str, Any]) -> DirRecord:
@@ -384,4 +408,5 @@ _READERS: dict[tuple[object, object], Callable[[Mapping[str, Any]], Record]] = {
         nodes=tuple(fields["nodes"]), directories=tuple(fields["dirs"])
     ),
     ("stopped", 1): lambda fields: StoppedRecord(),
+    ("level", 1): lambda fields: LevelRecord(level=fields["level"], release=fields["release"]),
 }
