@@ -21,6 +21,7 @@ from raylog.actors.control import (
     SetAside,
     Stop,
 )
+from raylog.actors.levels import LEVELS
 from raylog.actors.runtime.names import log_actor_name, log_manager_name
 from raylog.cluster.controller.desired import VERSION_SHIFT, Desired
 from raylog.cluster.controller.observed import Observed
@@ -61,6 +62,7 @@ class PerfectNode:
         }
         self.logs: dict[tuple[LogId, str], LogReport] = {}
         self.number = 0
+        self.software, self.levels = "", LEVELS
         self.is_restarted = False
         self.epoch, self.obeyed = 0, -1
         self.set_aside: list[SetAside] = []
@@ -90,6 +92,8 @@ class PerfectNode:
             room=self.room,
             is_restarted=self.is_restarted,
             is_ending=self.is_ending,
+            software=self.software,
+            levels=self.levels,
             upkeep=self.upkeep,
             upkeep_needed=self.upkeep_needed,
         )

@@ -33,6 +33,7 @@ from raylog.actors.control import (
     SetAside,
     Stop,
 )
+from raylog.actors.levels import LEVELS
 from raylog.actors.metadata_history import MetadataHistory
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.metadata_copy import MetadataCopy
@@ -70,6 +71,7 @@ from raylog.cluster.controller.records import (
     ControllerRecord,
     CopiesRecord,
     DirRecord,
+    LevelRecord,
     NodeRecord,
     PartitionRecord,
     PartitionRemovedRecord,
@@ -105,6 +107,7 @@ class Play:
         self.answers: dict[int, Answer] = {}
         self.silent: set[str] = set()  # nodes that hang
         self.away: set[str] = set()  # nodes that are not in the Ray cluster
+        self.levels = LEVELS  # that the raylog of the next Controller knows
         self.begin()
 
     def begin(self, *, accepts_older: bool = False, least_epoch: int = -1) -> None:
@@ -113,7 +116,7 @@ class Play:
         ``accepts_older``: it may be older metadata, as somebody has said. ``least_epoch``: of its
         own node's log dirs.
         """
-        self.machine = ControllerMachine(BrokerConfig())
+        self.machine = ControllerMachine(BrokerConfig(), self.levels)
         self.mail: dict[str, Orders] = {}
         self.pushes: dict[str, Push] = {}
         self.is_asking = False
@@ -121,7 +124,7 @@ class Play:
         self.is_reserve_wanted = False
         desired = Desired()
         for value in self.disk:
-            desired.apply(decode(value))
+            desired.apply(decode(value, self.levels))
         self.does(
             Started(
                 desired=desired,
@@ -461,6 +464,8 @@ def record_line(record: Record) -> str:
             return f"copies at {' '.join(record.nodes)}"
         case StoppedRecord():
             return "stopped"
+        case LevelRecord():
+            return f"level {record.level}"
     return str(record)
 
 

@@ -13,6 +13,7 @@ from raylog.cluster.controller.records import (
     ControllerRecord,
     CopiesRecord,
     DirRecord,
+    LevelRecord,
     NodeRecord,
     OldTopicRecord,
     OldTopicRemovedRecord,
@@ -53,6 +54,7 @@ RECORDS: list[Record] = [
     ProducerIdsRecord(epoch=7, next_id=(7 << 40) + 1000),
     CopiesRecord(nodes=("a", "b"), directories=("dir-1", "dir-2")),
     StoppedRecord(),
+    LevelRecord(level=1, release="0.1.0"),
 ]
 OLD = (OldTopicRecord, OldTopicRemovedRecord)
 
