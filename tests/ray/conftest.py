@@ -24,7 +24,9 @@ def local_ray() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def broker(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     log_dirs = [str(tmp_path_factory.mktemp("log") / name) for name in "ab"]
-    running = raylog.start(log_dirs, namespace=f"test-{uuid.uuid4().hex[:8]}")
+    # Some tests write old records: no round of retention may meet them.
+    config = {"log.retention.ms": -1}
+    running = raylog.start(log_dirs, config=config, namespace=f"test-{uuid.uuid4().hex[:8]}")
     yield running
     assert running.stop(), "the broker stops in order"
 

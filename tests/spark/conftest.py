@@ -25,10 +25,10 @@ class Topics:
         self.ends: dict[tuple[str, int], int] = {}
         self.count = 0
 
-    def create(self, partitions: int = 1, config: dict[str, str] | None = None) -> str:
+    def create(self, partitions: int = 1) -> str:
         self.count += 1
         topic = f"{self.prefix}-{self.count}"
-        self.broker.create_topic(topic, partitions, config)
+        self.broker.create_topic(topic, partitions)
         return topic
 
     def append(
@@ -84,7 +84,8 @@ def broker() -> "Iterator[Broker]":
         local_ray(
             num_cpus=CPUS, namespace="raylog", object_store_memory=OBJECT_STORE_BYTES
         ) as temp,
-        raylog.start([str(temp / "log")]) as started,
+        # The records are as old as T0: no round of retention may meet them.
+        raylog.start([str(temp / "log")], config={"log.retention.ms": -1}) as started,
     ):
         yield started
 

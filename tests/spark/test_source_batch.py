@@ -204,7 +204,7 @@ def test_mistakes_are_named_in_sparks_error(load: Any, options: dict[str, str], 
 def test_records_that_retention_took_fail_a_batch_that_names_them_unless_loss_is_allowed(
     topics: Any, load: Any
 ) -> None:
-    topic = topics.create(config={"retention.ms": "-1"})
+    topic = topics.create()
     topics.append(topic, 0, 10)
     topics.let_retention_delete_all(topic)
     topics.append(topic, 0, 1)

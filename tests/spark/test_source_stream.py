@@ -210,7 +210,7 @@ def test_the_checkpoint_holds_offsets_as_sparks_kafka_source_writes_them(
 def test_records_lost_to_retention_stop_a_stream_unless_loss_is_allowed(
     topics: Any, drain: Any
 ) -> None:
-    topic = topics.create(config={"retention.ms": "-1"})
+    topic = topics.create()
     topics.append(topic, 0, 5)
     sink = Sink()
     drain(sink, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=100)
