@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from raylog.actors.metadata_history import OLD_EPOCH, EpochStart
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
@@ -142,7 +143,17 @@ class Stop:
     """
 
 
-Order = Create | Serve | Move | Remove | End | SetAside | ReadBack | KeepOut | Stop
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObeyConfig:
+    """Obey this config of the broker from now on, as far as a node takes it while it serves.
+
+    What topics obey by it comes with ``Serve``.
+    """
+
+    config: BrokerConfig
+
+
+Order = Create | Serve | Move | Remove | End | SetAside | ReadBack | KeepOut | Stop | ObeyConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +262,9 @@ class Report:
     for a fresh start. What the disks' page caches hold may stem from the life before. ``ended``:
     this is the last report of a life that ended by order; it says nothing of logs. ``is_ending``:
     it obeys the order to stop, and closes what it serves; the logs are those that are not closed
-    yet. ``software``: the version of raylog that the node runs.
+    yet. ``software``: the version of raylog that the node runs. ``config_digest``,
+    ``start_digest``: of the broker's config that it obeys (``config_digests.py``): of what it takes
+    while it serves, and of what it has from its start; empty where an older raylog does not say it.
     """
 
     node: str
@@ -268,6 +281,8 @@ class Report:
     ended: Ended | None = None
     is_ending: bool = False
     software: str = ""
+    config_digest: str = ""
+    start_digest: str = ""
     version: int = VERSION
 
 

@@ -6,6 +6,7 @@ like, in drivers, tasks and actors, and pass it between them.
 """
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from raylog.actors.messages import (
     PartitionStatus,
     RetentionStatus,
 )
+from raylog.actors.node.broker_config import BrokerConfig, names_log_dirs
 from raylog.actors.runtime.calls import (
     CALL_TIMEOUT_S,
     OPEN_TIMEOUT_S,
@@ -63,6 +65,8 @@ from raylog.cluster.client.commands import (
     once,
     shall_be,
 )
+from raylog.cluster.config_file import different, read_config_file
+from raylog.cluster.controller.config_changes import AppliedConfig
 from raylog.cluster.controller.describe import (
     PartitionDescription,
     TopicDescription,
@@ -223,6 +227,26 @@ class Broker:
     def broker_config(self) -> list[ConfigEntry]:
         """Every key of the broker's config, by name, with its value and who set it."""
         return self._ask_controller("the broker's config", ControllerStub.broker_config)
+
+    def apply_config(
+        self, config: Mapping[str, Any] | str | os.PathLike[str], *, validate_only: bool = False
+    ) -> AppliedConfig:
+        """Have the broker obey another config while it serves; says what differed, and how.
+
+        ``config``: Kafka's broker keys, or a YAML file of them; all that the broker shall have: a
+        key that is missing gets Kafka's default; only the log dirs stay. Most keys are taken at
+        once. For the others each node is closed in order and started again, one after the other.
+        When this returns, all obey the config but what ``behind`` of the answer names; nothing is
+        removed there under the config of before. That takes up to 30 s, or 120 s with starts.
+        ``validate_only``: change nothing. Raises InvalidConfig with nothing changed.
+        """
+        settings = read_config_file(config) if not isinstance(config, Mapping) else dict(config)
+        if names_log_dirs(settings):
+            settings["log.dirs"] = different(BrokerConfig.parse(settings).log_dirs)
+        command = shall_be(
+            partial(ControllerStub.apply_config, config=settings, validate_only=validate_only)
+        )
+        return self._command("the broker's config", command, WORK_TIMEOUT_S)
 
     def add_partitions(self, topic: str, total: int) -> TopicDescription:
         """Extend a topic to ``total`` partitions; when this returns the new ones serve.

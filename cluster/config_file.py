@@ -5,13 +5,13 @@ keys and values. This module adds the file and the line to its errors.
 """
 
 import os
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
 import yaml
 
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.storage.errors import InvalidConfig
+from raylog.storage.errors import DuplicateLogDir, InvalidConfig
 
 
 class InvalidConfigFile(InvalidConfig):
@@ -24,6 +24,17 @@ class InvalidConfigFile(InvalidConfig):
     path: str
     why: str
     template = "config file {path}: {why}"
+
+
+def different(log_dirs: Sequence[str]) -> list[str]:
+    """The dirs' absolute paths. Raises DuplicateLogDir before anything is started for them."""
+    paths = [os.path.abspath(path) for path in log_dirs]
+    path_by_real_path: dict[str, str] = {}
+    for path in paths:
+        other = path_by_real_path.setdefault(os.path.realpath(path), path)
+        if other is not path:
+            raise DuplicateLogDir(path, other, "are the same folder")
+    return paths
 
 
 class _UniqueKeys(yaml.SafeLoader):

@@ -28,9 +28,10 @@ from raylog.actors.runtime.clusters import (
 from raylog.actors.runtime.handles import create, kill
 from raylog.actors.runtime.names import CONTROLLER, NAMESPACE
 from raylog.cluster.broker import Broker
-from raylog.cluster.config_file import read_config_file
+from raylog.cluster.config_file import different, read_config_file
 from raylog.cluster.controller.stub import ControllerStub, find_controller
-from raylog.storage.errors import DuplicateLogDir, InvalidConfig, RaylogError
+from raylog.storage.errors import InvalidConfig, RaylogError
+from raylog.storage.state.properties import random_id
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ def start(
         settings["log.dirs"] = os.environ["RAYLOG_LOG_DIRS"]
     if not names_log_dirs(settings):
         raise InvalidConfig("log.dirs", None, "give at least one folder for partitions")
-    settings["log.dirs"] = _different(BrokerConfig.parse(settings).log_dirs)
+    settings["log.dirs"] = different(BrokerConfig.parse(settings).log_dirs)
     parsed = BrokerConfig.parse(settings)
     owns_ray = join_or_start_ray(address, ray_options)
     try:
@@ -88,17 +89,6 @@ def start(
             leave_ray()
         raise
     return Broker(namespace, own_address(), is_starter=True, owns_ray=owns_ray)
-
-
-def _different(log_dirs: Sequence[str]) -> list[str]:
-    """The dirs' absolute paths. Raises DuplicateLogDir before anything is started for them."""
-    paths = [os.path.abspath(path) for path in log_dirs]
-    path_by_real_path: dict[str, str] = {}
-    for path in paths:
-        other = path_by_real_path.setdefault(os.path.realpath(path), path)
-        if other is not path:
-            raise DuplicateLogDir(path, other, "are the same folder")
-    return paths
 
 
 def _start_controller(
@@ -117,7 +107,9 @@ def _start_controller(
         if find_controller(namespace) is not None:
             raise BrokerRunning(namespace) from None
         raise
-    handle = create(Controller, CONTROLLER, namespace, node, namespace, config, is_bound=False)
+    handle = create(
+        Controller, CONTROLLER, namespace, node, namespace, config, random_id(), is_bound=False
+    )
     controller = ControllerStub(handle)
     try:
         started = controller.start(home, new_cluster=new_cluster, older_metadata=older_metadata)

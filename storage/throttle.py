@@ -12,12 +12,15 @@ CHECK_SECONDS = 0.3
 
 
 class Throttle:
-    """Told of bytes, it sleeps. ``now``: seconds that never go back, as ``time.monotonic``."""
+    """Told of bytes, it sleeps. ``now``: seconds that never go back, as ``time.monotonic``.
+
+    ``rate``: bytes a second; it may be changed at any time.
+    """
 
     def __init__(
         self, bytes_per_second: float, now: Callable[[], float], sleep: Callable[[float], None]
     ) -> None:
-        self._rate, self._now, self._sleep = bytes_per_second, now, sleep
+        self.rate, self._now, self._sleep = bytes_per_second, now, sleep
         self._begin, self._bytes = now(), 0
 
     def __call__(self, size_bytes: int) -> None:
@@ -26,7 +29,7 @@ class Throttle:
         elapsed = self._now() - self._begin
         if elapsed <= CHECK_SECONDS:
             return
-        too_fast_by = self._bytes / self._rate - elapsed
+        too_fast_by = self._bytes / self.rate - elapsed
         if too_fast_by > 0:
             self._sleep(too_fast_by)
         self._begin, self._bytes = self._now(), 0

@@ -16,6 +16,7 @@ from raylog.actors.control import (
     LogId,
     LogReport,
     Move,
+    ObeyConfig,
     Orders,
     ReadBack,
     Serve,
@@ -83,7 +84,7 @@ class ConfirmedLogs:
         """The logs that shall be otherwise than they are shown."""
         others = set(orders.doubts)
         for order in orders.orders:
-            if isinstance(order, SetAside | ReadBack | KeepOut | Stop):
+            if isinstance(order, SetAside | ReadBack | KeepOut | Stop | ObeyConfig):
                 continue  # never of what is served
             shown = self._shown.get(order.log.partition)
             version = order.config_version if isinstance(order, Serve | Move) else None

@@ -81,6 +81,10 @@ class Copier:
         self._given_up: set[int] = set()  # tokens
         self._copyings: dict[tuple[LogId, str], _Copying] = {}  # by log and target
 
+    def set_rate(self, bytes_per_second: float) -> None:
+        """Copy at this rate from now on, all copies together."""
+        self._throttle.rate = bytes_per_second
+
     def give_up(self, token: int) -> None:
         """Have the Copy with this token end soon; fine if it has ended, or has not begun."""
         with self._changed:

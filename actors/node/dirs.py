@@ -120,6 +120,13 @@ class NodeDirs:
         self._silent: set[str] = set()  # paths of dirs that have not answered
         self._has_ended = False
 
+    def set_delete_delay(self, delay_ms: int) -> None:
+        """Keep the folders of logs that are removed from now on for so long."""
+        with self._memory:
+            self._delete_delay_ms = delay_ms
+            for dir in self._online.values():
+                dir.delete_delay_ms = delay_ms
+
     # -- start and end -----------------------------------------------------------------------------
 
     def open(self, paths: Sequence[str], late: Callable[[Found], object] = ignore) -> Found:

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Protocol
 
 from raylog.actors.control import LogId
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dirs import Found
 from raylog.actors.node.disk_work import DiskInstruction
 from raylog.actors.node.events import DirsRead, Event, Finished
@@ -28,6 +29,7 @@ from raylog.actors.node.instructions import (
     Copy,
     GiveUpCopy,
     ReadDir,
+    TakeConfig,
     UnlockDir,
     WriteEpoch,
 )
@@ -44,6 +46,8 @@ class DiskWorker(Protocol):
 
     def carry_out(self, work: DiskInstruction) -> Found | None:
         """Return when it is done. Raises RaylogError."""
+
+    def obey(self, config: BrokerConfig) -> None: ...
 
     def close_dir(self, directory_id: str) -> None: ...
 
@@ -77,6 +81,9 @@ class DiskHands:
                 self._copies.run(("last" if work.is_last else "copy", work.target_id), job)
             case _:
                 self._works.run(("disk", work.directory_id), job)
+
+    def obey(self, instruction: TakeConfig) -> None:
+        self._worker.obey(instruction.config)
 
     def close_dir(self, instruction: CloseDir) -> None:
         directory_id = instruction.directory_id

@@ -26,6 +26,7 @@ from raylog.actors.control import LogId
 from raylog.actors.errors import NotLeader
 from raylog.actors.events import event, warn
 from raylog.actors.messages import LogDirStatus, PartitionOffsets
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.copier import Copier
 from raylog.actors.node.dir_openings import Beside, in_threads
 from raylog.actors.node.dirs import Found, NodeDirs, Unusable, ignore, in_time
@@ -122,6 +123,11 @@ class DiskWork:
             now_s=now_s,
             sleep=sleep,
         )
+
+    def obey(self, config: BrokerConfig) -> None:
+        """Obey another config of the broker from now on; returns at once."""
+        self._dirs.set_delete_delay(config.topic_defaults.file_delete_delay_ms)
+        self._copier.set_rate(config.replica_alter_log_dirs_io_max_bytes_per_second)
 
     def _lock_dir(self, path: str) -> LogDir:
         take = partial(LogDir, self._fs, path, self._cluster_id, self._node_number)

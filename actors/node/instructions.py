@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raylog.actors.control import LogId, Report
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.events import UpkeepKind
 from raylog.storage.config import LogConfig
 from raylog.storage.names import TopicPartition
@@ -251,6 +252,13 @@ class RunUpkeep:
     others: frozenset[LogId] = frozenset()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeConfig:
+    """Obey this config of the broker from now on."""
+
+    config: BrokerConfig
+
+
 # Each of these ends with a Finished.
 Work = (
     WriteEpoch
@@ -279,4 +287,5 @@ Instruction = (
     | GiveUpCopy
     | StartUpkeep
     | RunUpkeep
+    | TakeConfig
 )

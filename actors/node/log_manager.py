@@ -3,7 +3,8 @@
 One a node, named, detached, pinned to its node. What it does is decided by the machine in
 ``machine.py``. The Controller starts it and sends it orders; it sends reports. After a restart by
 Ray it begins by itself, with the config of its first start, and adopts the LogActors that have
-lived on.
+lived on. It tells which config that is, and opens and removes nothing before the Controller has
+ordered it: by then it has been told the present one, or is replaced.
 
 =========  =====================================================================================
 group      methods
@@ -91,6 +92,7 @@ class LogManagerImpl:
         """Returns at once. After a restart by Ray the node begins in a thread."""
         set_up_logs(own_name())
         self._spec = spec
+        self._config = spec.config  # that it begins with
         self._ray_node = own_node()
         self._timer = RealTimer()
         self._starting = threading.Lock()  # held while the node begins or ends
@@ -104,18 +106,15 @@ class LogManagerImpl:
     # -- the beginning and the end -----------------------------------------------------------------
 
     @ray.method(concurrency_group="control")
-    def start(self, config: BrokerConfig) -> bool:
-        """Lock the log dirs and begin. If it has begun, it reports at once.
+    def start(self, config: BrokerConfig) -> None:
+        """Lock the log dirs and begin with this config. If it has begun, it reports at once.
 
-        False: it lives with another config, so the caller ends it, and makes it anew. Raises
-        LabelShared, LogLocked, InconsistentClusterId, DuplicateLogDir, IdentityMissing, NoLogDirs,
-        or why the first dir cannot be used where none can. Nothing has begun then.
+        Its reports say which config it obeys. Raises LabelShared, LogLocked, InconsistentClusterId,
+        DuplicateLogDir, IdentityMissing, NoLogDirs, or why the first dir cannot be used where none
+        can. Nothing has begun then.
         """
-        if config != self._spec.config:
-            return False
         self._ray_node = own_node()
-        self._begin(is_restarted=is_restarted())
-        return True
+        self._begin(is_restarted=is_restarted(), config=config)
 
     @ray.method(concurrency_group="control")
     def shutdown(self) -> bool:
@@ -129,7 +128,7 @@ class LogManagerImpl:
             node, self._node = self._node, None
             return True if node is None else node.shutdown()
 
-    def _begin(self, *, is_restarted: bool) -> None:
+    def _begin(self, *, is_restarted: bool, config: BrokerConfig | None = None) -> None:
         with self._alone(PATIENCE_S):
             if self._stopped.is_set():
                 raise NotLeader(log_manager_name(self._ray_node.key), "it is stopping")
@@ -138,8 +137,9 @@ class LogManagerImpl:
                 return
             if is_restarted:  # else the Controller has put it here
                 self._ray_node.check_alone()
+            self._config = config or self._config
             node = self._make_node()
-            node.begin(node_log_dirs(self._spec.config), is_restarted=is_restarted)
+            node.begin(node_log_dirs(self._config), is_restarted=is_restarted)
             self._node = node
 
     def _end_for_good(self) -> None:
@@ -197,27 +197,27 @@ class LogManagerImpl:
             self._timer.wait(self._stopped, RETRY_S)
 
     def _make_node(self) -> RunningNode:
-        spec, node = self._spec, self._ray_node
+        spec, config, node = self._spec, self._config, self._ray_node
         actors = RayLogActors(spec.namespace, node)
         disk = DiskWork(
             RealFileSystem(),
             SystemClock(),
             cluster_id=spec.cluster_id,
             node_number=spec.node_number,
-            delete_delay_ms=spec.config.topic_defaults.file_delete_delay_ms,
-            copy_rate=spec.config.replica_alter_log_dirs_io_max_bytes_per_second,
+            delete_delay_ms=config.topic_defaults.file_delete_delay_ms,
+            copy_rate=config.replica_alter_log_dirs_io_max_bytes_per_second,
             roll=lambda log: actors.roll(log.partition),
         )
         facts = NodeFacts(
             namespace=spec.namespace,
             node=node.key,
             node_id=node.node_id,
-            producer_expiration=spec.config.producer_expiration,
+            producer_expiration=config.producer_expiration,
         )
         ports = NodePorts(
             disk=disk,
             actors=actors,
-            upkeep=RayUpkeepActors(spec.namespace, node, spec.config),
+            upkeep=RayUpkeepActors(spec.namespace, node, config),
             controller=RayController(spec.namespace),
             exporter=Exporter(ray_metric, node=node.node_id),
             clock=SteadyClock(),
@@ -226,7 +226,7 @@ class LogManagerImpl:
             end_process=end_process,
             end_node=self._end_for_good,
         )
-        return RunningNode(facts, random_id(), spec.config, ports)
+        return RunningNode(facts, random_id(), config, ports)
 
     # -- orders and failures -----------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ class LogSteps:
     """See the module's head."""
 
     def __init__(self, book: LogBook, openings_at_once: int) -> None:
-        self._book, self._openings_at_once = book, openings_at_once
+        self._book, self.openings_at_once = book, openings_at_once
 
     def run(self, partition: TopicPartition) -> None:
         """Say what is to be done next for the logs of this partition."""
@@ -80,7 +80,7 @@ class LogSteps:
     def next_waiting(self) -> TopicPartition | None:
         """A partition whose log waited for its first opening, and has its turn now."""
         for _, place in self._book.places.items():
-            if place.waiting and len(place.opening) < self._openings_at_once:
+            if place.waiting and len(place.opening) < self.openings_at_once:
                 log = next(iter(place.waiting))
                 del place.waiting[log]
                 return log.partition
@@ -231,7 +231,7 @@ class LogSteps:
             return False
         if any(other.has_actor for other in self._book.of(log.id.partition) if other is not log):
             return False
-        if directory_id in log.unopened and len(place.opening) >= self._openings_at_once:
+        if directory_id in log.unopened and len(place.opening) >= self.openings_at_once:
             place.waiting[log.id] = None
             return False
         return True

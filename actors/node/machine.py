@@ -30,12 +30,14 @@ from raylog.actors.control import (
     End,
     KeepOut,
     LogId,
+    ObeyConfig,
     Orders,
     ReadBack,
     Remove,
     Stop,
 )
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.config_digests import digest_at_once, digest_by_start, taken_at_once
 from raylog.actors.node.confirmed_logs import ConfirmedLogs
 from raylog.actors.node.epoch_gate import EpochGate
 from raylog.actors.node.events import (
@@ -63,6 +65,7 @@ from raylog.actors.node.instructions import (
     Instruction,
     Refuse,
     SendReport,
+    TakeConfig,
     WriteEpoch,
 )
 from raylog.actors.node.log_book import LogBook
@@ -94,11 +97,13 @@ class NodeMachine:
         self._book = LogBook(self._places, self._out)
         self._orders = LogOrders(self._book)
         self._events = LogEvents(self._book)
-        self._openings_at_once = config.num_recovery_threads_per_data_dir
-        self._steps = LogSteps(self._book, self._openings_at_once)
+        self._config = config
+        self._most_openings = config.num_recovery_threads_per_data_dir
+        self._steps = LogSteps(self._book, self._most_openings)
         self._reports = ReportMaker(node, life, software)
         self._confirmations = ConfirmedLogs()
         self._upkeep = UpkeepSchedule(config)
+        self._config_digest, self._start_digest = digest_at_once(config), digest_by_start(config)
         self._room = -1
         self._is_restarted = False
         self._is_started = self._is_ending = False
@@ -172,7 +177,7 @@ class NodeMachine:
             case Started():
                 self._start(event, now_ms)
             case Ordered():
-                self._judge(event.orders)
+                self._judge(event.orders, now_ms)
             case Finished():
                 self._finish(event)
             case DirFailed():
@@ -246,7 +251,7 @@ class NodeMachine:
 
     # -- orders ------------------------------------------------------------------------------------
 
-    def _judge(self, orders: Orders) -> None:
+    def _judge(self, orders: Orders, now_ms: int) -> None:
         """Obey an envelope, or hold it until its epoch is on the disks, or refuse it."""
         before = self._gate.seen
         verdict = self._gate.judge(orders)
@@ -254,13 +259,13 @@ class NodeMachine:
             self._reports.node_changed()
         match verdict:
             case "obey":
-                self._obey(orders)
+                self._obey(orders, now_ms)
             case "refuse":
                 self._out.say(Refuse(controller_epoch=self._gate.seen))
             case "drop":
                 self._out.note("orders-dropped", number=orders.number, life=orders.life)
 
-    def _obey(self, orders: Orders) -> None:
+    def _obey(self, orders: Orders, now_ms: int) -> None:
         self._places.epochs.obeyed = self._gate.obeyed
         for order in orders.orders:
             match order:
@@ -270,11 +275,24 @@ class NodeMachine:
                     self._events.dir_failed(order.directory_id, order.why)
                 case Stop():
                     self._end()
+                case ObeyConfig():
+                    self._obey_config(order.config, now_ms)
                 case _:
                     self._orders.obey(order)
         for id in self._confirmations.obeyed(orders):
             self._orders.confirm(id)
         self._reports.node_changed()  # it says which orders were obeyed
+
+    def _obey_config(self, wanted: BrokerConfig, now_ms: int) -> None:
+        """Take what can be taken while the node serves; the order may come twice."""
+        config = taken_at_once(wanted, self._config)
+        if config == self._config:
+            return
+        self._config, self._config_digest = config, digest_at_once(config)
+        self._upkeep.obey(config, now_ms)
+        self._steps.openings_at_once = config.num_recovery_threads_per_data_dir
+        self._most_openings = max(self._most_openings, self._steps.openings_at_once)
+        self._out.say(TakeConfig(config=config))
 
     def _end(self) -> None:
         """End once, however often it is ordered; no life of a node goes on after that."""
@@ -317,7 +335,7 @@ class NodeMachine:
         if not self._gate.is_holding or not is_settled:
             return
         for orders in self._gate.open():
-            self._judge(orders)
+            self._judge(orders, now_ms)
 
     # -- what follows ------------------------------------------------------------------------------
 
@@ -355,6 +373,8 @@ class NodeMachine:
             room=self._room,
             is_restarted=self._is_restarted,
             is_ending=self._is_ending,
+            config_digest=self._config_digest,
+            start_digest=self._start_digest,
         )
         self._confirmations.report_made(report.number, now_ms)
         self._out.say(SendReport(report=report))
@@ -392,6 +412,6 @@ class NodeMachine:
         """Assert what the machine promises; for tests, after each event."""
         self._gate.validate()
         self._book.validate()
-        validate_work(self._book, self._openings_at_once)
+        validate_work(self._book, self._most_openings)
         for id in self.rights(0):
             assert self._book.logs[id].state in ALIVE, f"{id} has upkeep and is not served"

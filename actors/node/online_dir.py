@@ -80,7 +80,7 @@ class OnlineDir:
         lock_folder: Callable[[str], Lock],
     ) -> None:
         """``log_dir``: one that has just been locked. ``lock_folder``: may wait; LogLocked."""
-        self._fs, self._log_dir, self._delete_delay_ms = fs, log_dir, delete_delay_ms
+        self._fs, self._log_dir, self.delete_delay_ms = fs, log_dir, delete_delay_ms
         self._lock_folder = lock_folder
         self._memory = threading.Lock()
         self._is_closed = False
@@ -237,7 +237,7 @@ class OnlineDir:
             return
         path = self._take_away(log.partition, stray=False)
         if path is not None:
-            self._deletions.add(path, self._delete_delay_ms)
+            self._deletions.add(path, self.delete_delay_ms)
 
     def put_aside(self, partition: TopicPartition, topic_id: str | None) -> None:
         """Rename a folder that belongs to no topic, and keep it. Fine if it is gone.

@@ -58,6 +58,8 @@ class ReportMaker:
         room: int,
         is_restarted: bool,
         is_ending: bool,
+        config_digest: str,
+        start_digest: str,
     ) -> Report:
         self.number += 1
         self._made_ms = now_ms
@@ -76,6 +78,8 @@ class ReportMaker:
             is_restarted=is_restarted,
             is_ending=is_ending,
             software=self._software,
+            config_digest=config_digest,
+            start_digest=start_digest,
         )
 
 

@@ -56,6 +56,7 @@ from raylog.actors.node.instructions import (
     SendReport,
     StartLog,
     StartUpkeep,
+    TakeConfig,
     UnlockDir,
 )
 from raylog.actors.node.log_actors import LogActors
@@ -144,6 +145,9 @@ class NodeHands:
                 self._end_node()
             case StartUpkeep() | RunUpkeep():
                 self._upkeep.carry_out(instruction)
+            case TakeConfig():
+                self._upkeep.carry_out(instruction)
+                self._disks.obey(instruction)
             case Note():
                 note(instruction)
             case CloseDir():

@@ -11,8 +11,9 @@ from typing import Protocol
 
 from raylog.actors.control import LogId
 from raylog.actors.events import warn
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.events import Event, Served, UpkeepKind, UpkeepSeen
-from raylog.actors.node.instructions import RunUpkeep, StartUpkeep
+from raylog.actors.node.instructions import RunUpkeep, StartUpkeep, TakeConfig
 from raylog.actors.node.workers import Job, Workers
 from raylog.actors.node_messages import UpkeepLog, UpkeepOrder
 from raylog.storage.errors import RaylogError
@@ -26,6 +27,9 @@ class UpkeepActors(Protocol):
 
     def start(self, kind: UpkeepKind) -> None:
         """Start the actor, or find it running."""
+
+    def obey(self, config: BrokerConfig) -> None:
+        """Have those that are started from now on obey this config, and end those that do not."""
 
     def round(self, kind: UpkeepKind, order: UpkeepOrder) -> None:
         """Have a round begun; waits for no answer."""
@@ -62,9 +66,11 @@ class UpkeepHands:
         self._number = 0
         self._workers = Workers("upkeep-hands", 1)
 
-    def carry_out(self, instruction: StartUpkeep | RunUpkeep) -> None:
+    def carry_out(self, instruction: StartUpkeep | RunUpkeep | TakeConfig) -> None:
         """Begin to; returns at once."""
-        if isinstance(instruction, StartUpkeep):
+        if isinstance(instruction, TakeConfig):
+            self._run("compaction", partial(self._actors.obey, instruction.config))
+        elif isinstance(instruction, StartUpkeep):
             self._run(instruction.kind, partial(self._actors.start, instruction.kind))
         else:
             self._run(instruction.kind, partial(self._have_round, instruction))

@@ -18,21 +18,28 @@ class UpkeepSchedule:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._interval_ms: dict[UpkeepKind, int] = {
-            "retention": config.log_retention_check_interval_ms,
-            "compaction": config.log_cleaner_backoff_ms,
-        }
         self._due_ms: dict[UpkeepKind, int] = {}
         self._asked: set[UpkeepKind] = set()
         self._named: dict[UpkeepKind, Set[LogId]] = {}  # by the last round
         self.running: tuple[UpkeepKind, ...] = ()
         self.needed: tuple[UpkeepKind, ...] = ()
 
+    def obey(self, config: BrokerConfig, now_ms: int) -> None:
+        """The broker has another config: no round comes later than by it."""
+        self._config = config
+        for kind, due_ms in self._due_ms.items():
+            self._due_ms[kind] = min(due_ms, now_ms + self._interval_ms(kind))
+
+    def _interval_ms(self, kind: UpkeepKind) -> int:
+        if kind == "retention":
+            return self._config.log_retention_check_interval_ms
+        return self._config.log_cleaner_backoff_ms
+
     def started(self, running: tuple[UpkeepKind, ...], now_ms: int) -> None:
         """A life of the node begins: its first rounds come an interval later."""
         self.running = running
         for kind in UPKEEP_KINDS:
-            self._due_ms[kind] = now_ms + self._interval_ms[kind]
+            self._due_ms[kind] = now_ms + self._interval_ms(kind)
 
     def seen(self, running: tuple[UpkeepKind, ...]) -> None:
         """These run now; who was asked to start and is not among them is asked again."""
@@ -75,7 +82,7 @@ class UpkeepSchedule:
                 continue
             all_logs, of_kind = logs.get(kind, frozenset()), confirmed.get(kind, {})
             if of_kind:
-                self._due_ms[kind] = now_ms + self._interval_ms[kind]
+                self._due_ms[kind] = now_ms + self._interval_ms(kind)
             elif self._named.get(kind, frozenset()) <= all_logs:
                 continue
             self._named[kind] = all_logs

@@ -133,7 +133,7 @@ class LogManagerStub:
         self.handle = handle
         self.name = log_manager_name(node)
 
-    def start(self, config: BrokerConfig) -> Call[bool]:
+    def start(self, config: BrokerConfig) -> Call[None]:
         return Call(self.handle.start.remote(config), self.name)
 
     def obey(self, orders: Orders) -> Call[None]:

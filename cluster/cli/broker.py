@@ -16,6 +16,7 @@ from raylog.cluster.cli.common import (
     note,
     pairs,
     quiet_ray,
+    show,
     tell,
 )
 from raylog.cluster.cli.interrupts import told_if_interrupted
@@ -76,6 +77,14 @@ OlderMetadata = Annotated[
         "that it does not know are set aside, not deleted.",
     ),
 ]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Only show what --config changes of the broker that runs, and how it is taken.",
+    ),
+]
+CHANGE_COLUMNS = ("key", "now", "new", "how")
 
 
 def start(
@@ -86,17 +95,26 @@ def start(
     namespace: Namespace = NAMESPACE,
     new_cluster: NewCluster = False,
     older_metadata: OlderMetadata = False,
+    dry_run: DryRun = False,
 ) -> None:
-    """Start a broker.
+    """Start a broker, or give another config to the one that runs.
 
     If a Ray cluster runs, the command starts the broker's actors there and returns. If none runs,
     it also starts Ray, and stays in the foreground until Ctrl-C or `raylog stop`.
+
+    If the broker runs and a --config file is given, the command shows what differs and applies it
+    while the broker serves. The file is the whole config: a key that it lacks gets its default.
     """
     quiet_ray()
     from raylog.cluster.start import start as start_broker
 
-    settings = _settings(config, setting or [], log_dir)
     joined = _join(address)
+    if config is not None and joined is not None and _runs(namespace):
+        _apply(_read(config, setting or [], log_dir), joined, namespace, dry_run=dry_run)
+        return
+    if dry_run:
+        raise typer.BadParameter("--dry-run shows what --config changes of a broker that runs")
+    settings = _settings(config, setting or [], log_dir)
     if joined is None and log_dir:
         os.environ.pop("RAYLOG_LOG_DIRS", None)  # --log-dir overrides the shell's variable
     with told_if_interrupted("the broker was not started"):
@@ -115,15 +133,58 @@ def start(
             _note_ignored_log_dirs(broker)
 
 
-def _settings(config: Path | None, setting: list[str], log_dir: list[str] | None) -> dict[str, Any]:
-    """The broker's keys, from the file and the options. BadParameter where none names a folder."""
-    from raylog.actors.node.broker_config import names_log_dirs
+def _runs(namespace: str) -> bool:
+    from raylog.cluster.controller.stub import find_controller
+
+    return find_controller(namespace) is not None
+
+
+def _apply(settings: dict[str, Any], address: str, namespace: str, *, dry_run: bool) -> None:
+    """Show what the config changes of the broker that runs, and apply it."""
+    broker = connected(address, namespace)
+    changes = broker.apply_config(settings, validate_only=True).changes
+    if not changes:
+        typer.echo("the broker runs with this config; nothing differs")
+    else:
+        rows = [
+            (change.key, _text(change.now), _text(change.new), change.how) for change in changes
+        ]
+        show(CHANGE_COLUMNS, rows)
+    if dry_run:
+        return
+    with told_if_interrupted("the config may be applied all the same; see `raylog health`"):
+        applied = broker.apply_config(settings)
+    for name, why in applied.behind.items():
+        note(f"{name} may not obey it yet: {why}")
+    if applied.behind:
+        note("they take it by themselves; nothing is removed there under the old one")
+    elif changes:
+        typer.echo("applied")
+
+
+def _text(value: Any) -> str:
+    """A value as it stands in a config file."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, list | tuple) else str(value)
+
+
+def _read(config: Path | None, setting: list[str], log_dir: list[str] | None) -> dict[str, Any]:
+    """The broker's keys, from the file and the options."""
     from raylog.cluster.config_file import read_config_file
 
     settings: dict[str, Any] = read_config_file(config) if config else {}
     settings.update(pairs(setting))
     if log_dir:
         settings["log.dirs"] = log_dir
+    return settings
+
+
+def _settings(config: Path | None, setting: list[str], log_dir: list[str] | None) -> dict[str, Any]:
+    """The same. BadParameter where none names a folder."""
+    from raylog.actors.node.broker_config import names_log_dirs
+
+    settings = _read(config, setting, log_dir)
     if not names_log_dirs(settings) and not os.environ.get("RAYLOG_LOG_DIRS"):
         raise typer.BadParameter(
             "no folder for partitions: give --log-dir DIR, or log.dirs in --config FILE"

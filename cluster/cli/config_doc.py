@@ -8,6 +8,7 @@ from raylog.actors.node.broker_config import (
     BROKER_SYNONYMS,
     MAX_DOUBLE,
 )
+from raylog.actors.node.config_digests import BY_START
 from raylog.storage.config import FIXED_TOPIC_KEYS, TOPIC_KEYS, Key
 from raylog.storage.limits import MAX_LONG
 
@@ -21,8 +22,11 @@ generated:
 Give broker keys to `raylog.start(config={...})`, to `raylog start --set key=value`, or in a YAML
 file (`configs/broker.yaml`). Give topic keys to `broker.create_topic(..., config={...})` or
 `raylog topic create --config key=value`. To change a topic key while the topic serves, use
-`raylog config set` or `broker.alter_topic_config`. `raylog config get` shows the current value of
-each key, and where it was set. Sizes are in bytes. Keys that end in `.ms` are in milliseconds.
+`raylog config set` or `broker.alter_topic_config`. To change broker keys while the broker serves,
+use `raylog start --config FILE` or `broker.apply_config`
+([OPERATIONS.md](OPERATIONS.md#another-config-while-the-broker-serves)). `raylog config get` shows
+the current value of each key, and where it was set. Sizes are in bytes. Keys that end in `.ms` are
+in milliseconds.
 """
 
 
@@ -39,14 +43,14 @@ def page() -> str:
         "features that they configure: "
         + ", ".join(f"`{key}={only}`" for key, (only, _) in FIXED_TOPIC_KEYS.items())
         + ".\n",
-        "## Brokers\n\n" + _table(BROKER_KEYS.values()),
+        "## Brokers\n\n" + _broker_table(BROKER_KEYS.values()),
         "\n".join(
             f"`{alias}` is another name of `{key}`. Where both are set, `{key}` applies."
             for alias, key in BROKER_ALIASES.items()
         )
         + "\n",
-        "These broker keys set the default of a topic key for all topics. If several of a row are "
-        "set, the first one applies:\n\n"
+        "These broker keys set the default of a topic key for all topics, and are changed at once. "
+        "If several of a row are set, the first one applies:\n\n"
         "| topic key | broker keys |\n| --- | --- |\n" + "\n".join(defaults) + "\n",
         "## Environment\n\n| variable | meaning |\n| --- | --- |\n"
         "| `RAYLOG_LOG_DIRS` | log dirs of this node, separated by commas; it replaces `log.dirs` "
@@ -65,6 +69,24 @@ def _table(keys: Iterable[Key]) -> str:
     return (
         "| key | default | values | meaning |\n| --- | --- | --- | --- |\n" + "\n".join(rows) + "\n"
     )
+
+
+def _broker_table(keys: Iterable[Key]) -> str:
+    rows = [
+        f"| `{key.name}` | {_default(key)} | {key.valid} | {_change(key)} | {key.doc} |"
+        for key in keys
+    ]
+    return (
+        "| key | default | values | on a living broker | meaning |\n"
+        "| --- | --- | --- | --- | --- |\n" + "\n".join(rows) + "\n"
+    )
+
+
+def _change(key: Key) -> str:
+    """How a living broker takes another value."""
+    if key.name == "log.dirs":
+        return "node by node, at the end of the list; else never"
+    return "node by node" if key.name in BY_START else "at once"
 
 
 def _default(key: Key) -> str:

@@ -19,6 +19,7 @@ from raylog.cluster.controller.commands import (
     AddPartitions,
     AllocateProducerId,
     AlterTopic,
+    ApplyConfig,
     CancelMove,
     Command,
     CreateTopic,
@@ -30,6 +31,7 @@ from raylog.cluster.controller.commands import (
     StopNode,
     wanted_state,
 )
+from raylog.cluster.controller.config_changes import AppliedConfig
 from raylog.cluster.controller.describe import (
     PartitionDescription,
     Snapshot,
@@ -37,7 +39,7 @@ from raylog.cluster.controller.describe import (
 )
 from raylog.cluster.controller.events import Asked
 from raylog.cluster.controller.following import CopyStatus
-from raylog.cluster.controller.instructions import Altered, Answered
+from raylog.cluster.controller.instructions import Altered, Answered, Applied
 from raylog.cluster.controller.meters import numbers
 from raylog.cluster.controller.node_states import (
     NodeDescription,
@@ -50,6 +52,7 @@ from raylog.cluster.controller.node_states import (
 )
 from raylog.cluster.controller.records import DirRecord, PartitionRecord, TopicRecord
 from raylog.cluster.controller.requests import Requests
+from raylog.cluster.controller.rolling import digests_of, outdated_nodes
 from raylog.cluster.controller.settings import topic_entries
 from raylog.cluster.controller.spread import short_key
 from raylog.storage.errors import LogDirOffline, RaylogError
@@ -66,12 +69,11 @@ class Lookups:
 
     def __init__(
         self,
-        config: BrokerConfig,
         snapshot: Callable[[], Snapshot],
         problems: Callable[[], Mapping[str, RaylogError]],
         others: Callable[[], Mapping[str, str]],
     ) -> None:
-        self._config, self._snapshot = config, snapshot
+        self._snapshot = snapshot
         self._problems, self._others = problems, others
 
     def cluster_id(self) -> str:
@@ -84,11 +86,16 @@ class Lookups:
         return describe.describe_topic(self._snapshot(), name)
 
     def topic_metadata(self, name: str) -> TopicMetadata:
-        return describe.topic_metadata(self._snapshot(), name, self._config.topic_defaults)
+        snapshot = self._snapshot()
+        return describe.topic_metadata(snapshot, name, snapshot.config.topic_defaults)
+
+    def broker_config(self) -> BrokerConfig:
+        return self._snapshot().config
 
     def topic_config(self, name: str) -> list[ConfigEntry]:
-        topic = describe.topic_of(self._snapshot(), name)
-        return topic_entries(topic.config, self._config.topic_defaults)
+        snapshot = self._snapshot()
+        topic = describe.topic_of(snapshot, name)
+        return topic_entries(topic.config, snapshot.config.topic_defaults)
 
     def explain(self, partition: TopicPartition) -> RaylogError | None:
         return describe.explain(self._snapshot(), partition)
@@ -117,6 +124,7 @@ class Lookups:
         ``metadata``: nothing can be changed any more. ``older metadata``: the same, before somebody
         says what to do. ``metadata reserve``: it is not whole, since the disk is full.
         ``upkeep of <Ray's node id>``: nobody removes there what is old.
+        ``config of <Ray's node id>``: the node may obey an older config of the broker.
         """
         snapshot = self._snapshot()
         problems: dict[str, str] = {}
@@ -131,6 +139,10 @@ class Lookups:
             problems[describe.METADATA_COPIES] = copies
         for node_id, why in describe.missing_upkeep(snapshot).items():
             problems[describe.UPKEEP_OF + node_id] = why
+        wanted = digests_of(snapshot.config)
+        outdated = outdated_nodes(snapshot.desired, snapshot.observed, snapshot.now_ms, wanted)
+        for key, why in outdated.items():
+            problems[describe.CONFIG_OF + snapshot.node_ids.get(key, key)] = why
         return problems
 
 
@@ -241,6 +253,17 @@ class Commanding:
             return described._replace(config=answer.config)
         behind = {entry.partition.partition for entry in answer.behind}
         return described._replace(outdated=tuple(sorted(behind | set(described.outdated))))
+
+    def apply_config(self, config: Mapping[str, Any], validate_only: bool = False) -> AppliedConfig:
+        """Have the broker obey another config; when this returns all within reach obey it.
+
+        Raises InvalidConfig for what a living broker cannot take, with nothing changed.
+        ``validate_only``: only say what differs, and how it would be taken.
+        """
+        command = ApplyConfig(config=config, validate_only=validate_only)
+        applied = self._ask(command, "the broker's config", WORK_TIMEOUT_S)
+        assert isinstance(applied, Applied), applied
+        return AppliedConfig(applied.changes, dict(applied.behind))
 
     def delete_topic(
         self, name: str, topic_id: str | None = None, is_repeated: bool = False

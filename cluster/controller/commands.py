@@ -21,9 +21,16 @@ from raylog.actors.errors import (
     UnknownTopicOrPartition,
 )
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.cluster.controller.config_changes import (
+    ConfigChange,
+    changes,
+    check_applicable,
+    parsed_for,
+)
 from raylog.cluster.controller.desired import Desired, port_of
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import (
+    BrokerConfigRecord,
     DirRecord,
     NodeState,
     PartitionRecord,
@@ -35,7 +42,7 @@ from raylog.cluster.controller.records import (
 from raylog.cluster.controller.settings import altered, topic_overrides
 from raylog.cluster.controller.spread import Homes, short_key
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import InvalidPartitions, InvalidTopic, LogDirOffline
+from raylog.storage.errors import InvalidConfig, InvalidPartitions, InvalidTopic, LogDirOffline
 from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.names import TopicPartition, check_topic_name, collision_key
 
@@ -153,6 +160,15 @@ class StartNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyConfig:
+    """Have the broker obey this config from now on, the whole of it; keys that it lacks have
+    Kafka's defaults, but for the log dirs."""
+
+    config: Mapping[str, Any] = field(default_factory=dict)
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AllocateProducerId:
     """A producer id that nobody has had."""
 
@@ -168,6 +184,7 @@ Command = (
     | DrainNode
     | StopNode
     | StartNode
+    | ApplyConfig
     | AllocateProducerId
 )
 
@@ -184,9 +201,11 @@ class Commands:
         observed: Mapping[str, Observed],
         now_ms: int,
         config: BrokerConfig,
+        start: str = "",
     ) -> None:
+        """``config``: the broker's. ``start``: the id of its start."""
         self._desired, self._observed = desired, observed
-        self._now_ms, self._config = now_ms, config
+        self._now_ms, self._config, self._start = now_ms, config, start
 
     def records(self, command: Command) -> tuple[Record, ...]:
         """What the command changes; empty where everything is so already.
@@ -212,6 +231,8 @@ class Commands:
                 return self._log_dir_online(command)
             case DrainNode() | StopNode() | StartNode():
                 return self._operate(command)
+            case ApplyConfig():
+                return self._apply_config(command)
             case AllocateProducerId():
                 return (next_producer_ids(self._desired),)
 
@@ -288,7 +309,7 @@ class Commands:
     def _alter_topic(self, command: AlterTopic) -> tuple[Record, ...]:
         topic = self._topic(command.name)
         config = self._checked(altered(topic.config, command.changes, command.delete))
-        version = self._desired.version_after(topic.version)
+        version = self._desired.version_after(self._desired.config_version(topic.topic_id))
         return (replace(topic, config=config, version=version),)
 
     def _delete_topic(self, command: DeleteTopic) -> tuple[Record, ...]:
@@ -401,6 +422,31 @@ class Commands:
 
     def _dirs_offline(self) -> list[DirRecord]:
         return [entry for entry in self._desired.dirs.values() if entry.state == "offline"]
+
+    # -- the broker's config ----------------------------------------------------------------------
+
+    def changes(self, command: ApplyConfig) -> tuple[ConfigChange, ...]:
+        """What the command would change. Raises InvalidConfig."""
+        return changes(self._config, parsed_for(self._config, command.config))
+
+    def _apply_config(self, command: ApplyConfig) -> tuple[Record, ...]:
+        config = parsed_for(self._config, command.config)
+        if config == self._config:
+            return ()
+        check_applicable(changes(self._config, config))
+        for topic in self._desired.topics.values():
+            self._check_topic(topic, config)
+        version = self._desired.next_broker_version()
+        return (BrokerConfigRecord(config=config, version=version, start=self._start),)
+
+    @staticmethod
+    def _check_topic(topic: TopicRecord, config: BrokerConfig) -> None:
+        """Raise InvalidConfig where a topic's own config does not go with this one."""
+        try:
+            LogConfig.parse(topic.config, config.topic_defaults)
+        except InvalidConfig as error:
+            key, value, why = error.args
+            raise InvalidConfig(key, value, f"{why}, for topic {topic.name}") from error
 
     # -- nodes -------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.nodes import is_restarted, own_name, own_node, own_node_id
 from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.cluster.client.connection import TopicMetadata
+from raylog.cluster.controller.config_changes import AppliedConfig
 from raylog.cluster.controller.copies import Home
 from raylog.cluster.controller.current import Current
 from raylog.cluster.controller.describe import (
@@ -74,8 +75,9 @@ CONCURRENCY_GROUPS = {
 class ControllerImpl:
     """The methods that brokers call."""
 
-    def __init__(self, namespace: str, config: BrokerConfig) -> None:
-        self._namespace, self._config = namespace, config
+    def __init__(self, namespace: str, config: BrokerConfig, start_id: str = "") -> None:
+        """``config``: that the broker is started with; ``start_id``: another one for each start."""
+        self._namespace, self._config, self._start_id = namespace, config, start_id
         self._current = Current[RunningController](NotController("the broker", "it is starting"))
         self._reach = RayReach(namespace, config, is_on_node=True)
         self._lock = threading.Lock()  # of the next
@@ -141,7 +143,7 @@ class ControllerImpl:
 
     def _open(self, home: Home) -> RunningController:
         controller = RunningController(
-            self._namespace, self._config, own_node(), home, self._failed
+            self._namespace, self._config, own_node(), home, self._failed, self._start_id
         )
         self._current.take_over(controller)
         self._lives.begin()
@@ -295,6 +297,10 @@ class ControllerImpl:
     def start_node(self, node: str) -> NodeDescription:
         return self._running().commanding.start_node(node)
 
+    @ray.method(concurrency_group="moves")
+    def apply_config(self, config: Mapping[str, Any], validate_only: bool = False) -> AppliedConfig:
+        return self._running().commanding.apply_config(config, validate_only)
+
     @ray.method(concurrency_group="ids")
     def allocate_producer_id(self) -> int:
         return self._running().commanding.allocate_producer_id()
@@ -338,6 +344,8 @@ class ControllerImpl:
     @ray.method(concurrency_group="lookups")
     def broker_config(self) -> list[ConfigEntry]:
         """Every key that a broker has, with its value and who set it; before it serves, too."""
+        with suppress(NotLeader):
+            return broker_entries(self._running().lookups.broker_config())
         return broker_entries(self._config)
 
     @ray.method(concurrency_group="lookups")

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from raylog.actors.control import DirReport, LogId, LogReport, Report
 from raylog.actors.errors import NotLeader, UnknownTopicOrPartition
 from raylog.actors.messages import LogDirStatus
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.following import CopyStatus
@@ -41,6 +42,7 @@ METADATA_RESERVE = "metadata reserve"
 OLDER_METADATA = "older metadata"
 METADATA_COPIES = "copies of the metadata"
 UPKEEP_OF = "upkeep of "
+CONFIG_OF = "config of "
 # Without a second copy of the metadata for longer than this is a problem: one is made in seconds.
 COPIES_PATIENCE_MS = 30_000
 # Upkeep actors that are missing for longer than this are a problem: one starts in seconds.
@@ -123,7 +125,7 @@ class Snapshot:
     ``is_in_charge``: whether this Controller has its epoch. ``copies``: of the metadata, its own
     log first. ``one_copy_since_ms``: since when no node has another one that is in sync; None while
     one has. ``controller``: the key of the node that it runs on. ``now_ms``: by the clock of the
-    machine, as are all times here.
+    machine, as are all times here. ``config``: the broker's.
     """
 
     desired: Desired
@@ -137,6 +139,7 @@ class Snapshot:
     one_copy_since_ms: int | None = None
     controller: str = ""
     now_ms: int = 0
+    config: BrokerConfig = field(default_factory=BrokerConfig)
 
 
 # -- topics ----------------------------------------------------------------------------------------
@@ -167,7 +170,7 @@ def describe_topic(snapshot: Snapshot, name: str) -> TopicDescription:
         outdated=tuple(
             record.log.partition.partition
             for record in records
-            if not _obeys(snapshot, record, topic.version)
+            if not _obeys(snapshot, record, snapshot.desired.config_version(topic.topic_id))
         ),
     )
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from raylog.actors.control import LogId
 from raylog.cluster.controller.records import (
+    BrokerConfigRecord,
     ClusterRecord,
     ControllerRecord,
     CopiesRecord,
@@ -54,7 +55,8 @@ class Desired:
     ``copies``: the keys of the nodes whose copies of the metadata have every record that counts,
     that of the Controller included; none where nobody has written it down, so that the Controller's
     is the only one. ``copy_dirs``: the ids of their log dirs, in that order. ``is_all_stopped``:
-    whether the last record says that the broker was stopped in order.
+    whether the last record says that the broker was stopped in order. ``broker``: the broker's
+    config; None while it is that of its start.
     """
 
     cluster_id: str = ""
@@ -62,6 +64,7 @@ class Desired:
     copies: tuple[str, ...] = ()
     copy_dirs: tuple[str, ...] = ()
     is_all_stopped: bool = False
+    broker: BrokerConfigRecord | None = None
     next_producer_id: int = 0
     next_kafka_id: int = 0
     nodes: dict[str, NodeRecord] = field(default_factory=dict)  # by their key
@@ -105,6 +108,8 @@ class Desired:
                 self.next_producer_id = record.next_id
             case CopiesRecord():
                 self.copies, self.copy_dirs = record.nodes, record.directories
+            case BrokerConfigRecord():
+                self.broker = record
             case OldTopicRecord():
                 self._apply_old_topic(record)
             case OldTopicRemovedRecord():
@@ -185,6 +190,18 @@ class Desired:
     def version_after(self, version: int) -> int:
         """A version of a topic's config that is higher, and that no other config ever had."""
         return max(version + 1, self.controller_epoch << VERSION_SHIFT)
+
+    def config_version(self, topic_id: str) -> int:
+        """The version of what a topic obeys: its own config over that of the broker."""
+        version = self.topics[topic_id].version
+        return version if self.broker is None else max(version, self.broker.version)
+
+    def next_broker_version(self) -> int:
+        """A version for another config of the broker: higher than all that were given."""
+        versions = [topic.version for topic in self.topics.values()]
+        if self.broker is not None:
+            versions.append(self.broker.version)
+        return self.version_after(max(versions, default=-1))
 
     def copy(self) -> "Desired":
         """The same, for others to read while this one goes on changing."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from raylog.actors.control import Orders
+from raylog.cluster.controller.config_changes import ConfigChange
 from raylog.cluster.controller.records import (
     DirRecord,
     NodeRecord,
@@ -31,7 +32,19 @@ class Altered:
     behind: tuple[Behind, ...] = ()
 
 
-Answered = TopicRecord | Altered | PartitionRecord | DirRecord | NodeRecord | int | None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """The broker's config is ``version``; a partition or a node in ``behind`` may not obey it yet.
+
+    ``changes``: what differed.
+    """
+
+    version: int
+    changes: tuple[ConfigChange, ...] = ()
+    behind: Mapping[str, str] = field(default_factory=dict)
+
+
+Answered = Applied | TopicRecord | Altered | PartitionRecord | DirRecord | NodeRecord | int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +118,7 @@ class Answer:
     LogDirOnline   the log dir; it is ``returning`` until it was read back
     DrainNode, StopNode, StartNode  the node, when it is so, or when nobody can
                    wait for it any longer
+    ApplyConfig    Applied
     AllocateProducerId  a producer id
     ============== ============================================================
     """

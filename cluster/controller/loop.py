@@ -96,7 +96,7 @@ class ControllerLoop:
         self._counted = machine.counted  # so many records are in that
         self._node_ids: Mapping[str, str] = {}
         self._without_upkeep: dict[str, int] = {}
-        self._snapshot = Snapshot(desired=self._desired)
+        self._snapshot = Snapshot(desired=self._desired, config=machine.config)
 
     # -- for everybody -----------------------------------------------------------------------------
 
@@ -181,6 +181,7 @@ class ControllerLoop:
             one_copy_since_ms=self._machine.one_copy_since_ms,
             controller=self._machine.node,
             now_ms=now_ms,
+            config=self._machine.config,
         )
 
     def _carry_out(self, instruction: Instruction) -> None:

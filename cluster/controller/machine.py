@@ -37,7 +37,7 @@ from raylog.actors.errors import NotLeader, OlderMetadata
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.names import log_manager_name
 from raylog.cluster.controller.charge import Charge
-from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.desired import VERSION_SHIFT, Desired
 from raylog.cluster.controller.events import (
     Appended,
     AppendFailed,
@@ -69,8 +69,9 @@ from raylog.cluster.controller.instructions import (
 from raylog.cluster.controller.journal import InFlight, Journal, Purpose
 from raylog.cluster.controller.observed import SUSPECT_MS, Watched
 from raylog.cluster.controller.pending import Pending
-from raylog.cluster.controller.plan import Configs, Plan, plan
+from raylog.cluster.controller.plan import BrokerPlan, Configs, Plan, plan
 from raylog.cluster.controller.records import (
+    BrokerConfigRecord,
     ControllerRecord,
     CopiesRecord,
     DirRecord,
@@ -83,15 +84,23 @@ from raylog.cluster.controller.records import (
     TopicRecord,
     TopicRemovedRecord,
 )
+from raylog.cluster.controller.rolling import Digests, Roll, digests_of, roll
 from raylog.cluster.controller.starts import Starts, is_left_running
 from raylog.cluster.controller.telling import Telling
 from raylog.storage.errors import RaylogError
 
 
 class ControllerMachine:
-    """The Controller. ``config``: the broker's."""
+    """The Controller.
 
-    def __init__(self, config: BrokerConfig) -> None:
+    ``config``: that the broker was started with; ``start``: the id of that start. It counts unless
+    the metadata has a newer one of this start.
+    """
+
+    def __init__(self, config: BrokerConfig, start: str = "") -> None:
+        self._given, self._start_id = config, start
+        self._digests: tuple[BrokerConfig, Digests] = config, digests_of(config)
+        self._roll = Roll()
         self.desired = Desired()
         self.watched = Watched()
         self._configs = Configs(config.topic_defaults)
@@ -112,13 +121,25 @@ class ControllerMachine:
         self._now_ms = 0
         self._out: list[Instruction] = []
         self._pending = Pending(
-            config, journal=self._journal, charge=self._charge, watched=self.watched, say=self._say
+            lambda: self.config,
+            start=start,
+            journal=self._journal,
+            charge=self._charge,
+            watched=self.watched,
+            say=self._say,
         )
 
     @property
     def node(self) -> str:
         """The key of the node that it runs on; empty before it has started."""
         return self._charge.node
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The broker's config."""
+        record = self.desired.broker
+        is_newer = record is not None and record.start == self._start_id
+        return record.config if record is not None and is_newer else self._given
 
     @property
     def is_in_charge(self) -> bool:
@@ -155,7 +176,11 @@ class ControllerMachine:
 
     def _is_to_stop(self, key: str) -> bool:
         """Whether a node's copy of the metadata is not to be kept up, since that is stopped."""
-        return key != self._charge.node and self.desired.is_stopped(key)
+        return key != self._charge.node and self._is_stopped(key)
+
+    def _is_stopped(self, key: str) -> bool:
+        """Whether a node shall not run, or not as it does."""
+        return self.desired.is_stopped(key) or key == self._roll.node
 
     def handle(self, event: Event, now_ms: int) -> list[Instruction]:
         """What to do after this. ``now_ms``: never goes back."""
@@ -212,6 +237,7 @@ class ControllerMachine:
             # Its LogManager, which would report it, does not run.
             known = self.desired.dir_at(event.node, os.path.dirname(event.folder))
             event = replace(event, directory_id=known)
+        self._use_config()
         self._charge.start(event)
         self._pending.start(self.desired)
         members = dict(zip(self.desired.copy_dirs, self.desired.copies, strict=True))
@@ -310,6 +336,9 @@ class ControllerMachine:
                 if record.state != "online":
                     fields = {"log_dir": record.path, "node": record.node, "why": record.why}
                     self._out.append(Note(name=f"log-dir-{record.state}", fields=fields))
+            case BrokerConfigRecord():
+                self._use_config()
+                self._dirty |= set(self.watched.nodes)
             case ControllerRecord():
                 self._charge.take(record.epoch)
                 self._telling.new_epoch()
@@ -385,7 +414,7 @@ class ControllerMachine:
             self._refuse_if_failed()
             is_informed = self.is_in_charge or self._charge.has_heard_all(self._now_ms)
             if is_informed and self._journal.is_ready(self._now_ms):
-                self._append([self._charge.record()])
+                self._append(self._first_records())
             return  # nobody obeys the epoch that it has
         if self._journal.reserve.is_due(self._now_ms):
             self._journal.reserve.begin()
@@ -405,13 +434,27 @@ class ControllerMachine:
         self._change_copies()
         self._out += self._following.pushes(self.watched.nodes, self._now_ms)
 
+    def _first_records(self) -> list[Record]:
+        """Its epoch, and the config of this start where the metadata has another one."""
+        record, first = self._charge.record(), self.desired.broker
+        if first is None or first.config == self.config:
+            return [record]
+        version = max(self.desired.next_broker_version(), record.epoch << VERSION_SHIFT)
+        config = BrokerConfigRecord(config=self.config, version=version, start=self._start_id)
+        return [record, config]
+
+    def _use_config(self) -> None:
+        config = self.config
+        self._configs.use(config.topic_defaults)
+        self._digests = config, digests_of(config)
+
     def _change_copies(self) -> None:
         """Write down which copies are in sync; one is dropped while records wait for it, too."""
         if not self._journal.is_idle(self._now_ms):
             return
         may_join = self._journal.is_free and self.is_in_charge
         change = self._following.change(
-            self._now_ms, may_join=may_join, is_stopped=self.desired.is_stopped
+            self._now_ms, may_join=may_join, is_stopped=self._is_stopped
         )
         if isinstance(change, AskWhether):
             self._out.append(change)
@@ -486,6 +529,10 @@ class ControllerMachine:
 
     def _follow_plan(self) -> None:
         """Plan for the nodes where something is new, and append what has come true."""
+        before = self._roll.node
+        self._roll = roll(self.desired, self.watched.nodes, self._now_ms, self._digests[1])
+        if self._roll.node != before:
+            self._dirty |= {before, self._roll.node}
         self._dirty &= set(self.watched.nodes)
         made = self._plan()
         self._orders.update(made.orders)
@@ -498,7 +545,9 @@ class ControllerMachine:
 
     def _plan(self) -> Plan:
         nodes = sorted(self._dirty)
-        return plan(self.desired, self.watched.nodes, self._now_ms, self._configs, nodes)
+        config, digests = self._digests
+        broker = BrokerPlan(config=config, digests=digests, replaced=self._roll.node)
+        return plan(self.desired, self.watched.nodes, self._now_ms, self._configs, nodes, broker)
 
     def _tell_nodes(self) -> None:
         for key, seen in self.watched.nodes.items():

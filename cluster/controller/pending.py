@@ -23,19 +23,21 @@ from raylog.cluster.controller.charge import Charge
 from raylog.cluster.controller.commands import (
     AllocateProducerId,
     AlterTopic,
+    ApplyConfig,
     CancelMove,
     Command,
     Commands,
     LogDirOnline,
 )
+from raylog.cluster.controller.config_changes import ConfigChange
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.events import Asked
-from raylog.cluster.controller.instructions import Answer
+from raylog.cluster.controller.instructions import Answer, Applied
 from raylog.cluster.controller.journal import GROWING, InFlight, Journal, Purpose
 from raylog.cluster.controller.observed import Watched
 from raylog.cluster.controller.producer_ids import ProducerIds
 from raylog.cluster.controller.records import Record, TopicRecord
-from raylog.cluster.controller.waiting import Altering, Creating, Ended, View, Waiting
+from raylog.cluster.controller.waiting import Altering, Applying, Creating, Ended, View, Waiting
 from raylog.storage.errors import DiskFull, RaylogError
 
 
@@ -47,12 +49,16 @@ class Wanted(NamedTuple):
 
 
 class Pending:
-    """``say``: what gives an answer. The others are the machine's, and only looked at."""
+    """``config``: the broker's, of now; ``start``: the id of its start. ``say``: gives an answer.
+
+    The others are the machine's, and only looked at.
+    """
 
     def __init__(
         self,
-        config: BrokerConfig,
+        config: Callable[[], BrokerConfig],
         *,
+        start: str,
         journal: Journal,
         charge: Charge,
         watched: Watched,
@@ -60,7 +66,8 @@ class Pending:
     ) -> None:
         self.ids = ProducerIds()
         self._desired = Desired()
-        self._config, self._say = config, say
+        self._config, self._start, self._say = config, start, say
+        self._changes: dict[int, tuple[ConfigChange, ...]] = {}  # of configs, by request
         self._journal, self._charge, self._watched = journal, charge, watched
         self._commands: deque[Asked] = deque()
         self._undo: deque[tuple[Purpose, Creating]] = deque()
@@ -120,6 +127,7 @@ class Pending:
             stuck=self._journal.stuck,
             refused=self._charge.refusing,
             controller=self._charge.node,
+            config=self._config(),
         )
         for request, waiting in list(self._waiting.items()):
             ended = waiting.look(view)
@@ -148,7 +156,7 @@ class Pending:
         requests += [purpose.request for purpose, _ in self._undo]
         requests += self._journal.give_up()
         for request, waiting in list(self._waiting.items()):
-            needs_no_record = isinstance(waiting, Altering)
+            needs_no_record = isinstance(waiting, Altering | Applying)
             if self._charge.doubt is not None or not needs_no_record:
                 del self._waiting[request]
                 requests.append(request)
@@ -163,13 +171,19 @@ class Pending:
         """What it needs; None where it is answered, or waits for what the nodes report."""
         if isinstance(command, AllocateProducerId) and self._has_answered_id(request):
             return None
+        if isinstance(command, ApplyConfig):
+            changed = self._judged(now_ms).changes(command)
+            if command.validate_only:
+                self._say(Answer(request=request, value=Applied(version=-1, changes=changed)))
+                return None
+            self._changes[request] = changed
         records = self._records(command, now_ms)
         if getattr(command, "validate_only", False):
             topics = [record for record in records if isinstance(record, TopicRecord)]
             known = self._desired.topic_named(getattr(command, "name", ""))
             self._say(Answer(request=request, value=topics[0] if topics else known))
         elif records:
-            if isinstance(command, AlterTopic):
+            if isinstance(command, AlterTopic | ApplyConfig):
                 self._check_epoch_is_kept()
             return Wanted(records, Purpose(request=request, command=command))
         else:
@@ -192,7 +206,7 @@ class Pending:
         return records
 
     def _judged(self, now_ms: int) -> Commands:
-        return Commands(self._desired, self._watched.nodes, now_ms, self._config)
+        return Commands(self._desired, self._watched.nodes, now_ms, self._config(), self._start)
 
     def _has_answered_id(self, request: int) -> bool:
         """Whether there was a producer id left. NotLeader where none may be handed out."""
@@ -232,8 +246,12 @@ class Pending:
                 self._say(Answer(request=request, value=partition))
             case LogDirOnline():
                 self._say(Answer(request=request, value=self._judged(now_ms).log_dir(command)))
+            case ApplyConfig():
+                changed, record = self._changes.pop(request, ()), self._desired.broker
+                version = -1 if record is None else record.version
+                self._waiting[request] = Applying(changes=changed, version=version, since_ms=now_ms)
             case _:
-                begun = Begun(self._desired, now_ms, self._config.num_partitions)
+                begun = Begun(self._desired, now_ms, self._config().num_partitions)
                 self._waiting[request] = begun.waiting(command, records)
 
     def _first_id(self) -> int:

@@ -25,6 +25,7 @@ removing, no dir      its node left, and its dirs are others' now  record: it is
 no such log           it serves it                                 End
 no such log           its folder, and nobody serves it             SetAside
 node: stopped         anything                                     Stop, and nothing else
+broker-config         another digest                               ObeyConfig, or Stop in its turn
 ====================  ===========================================  ===========================
 
 Nothing follows from the report of a node that does not obey this Controller yet, nor for what lies
@@ -43,6 +44,7 @@ from raylog.actors.control import (
     LogId,
     LogReport,
     Move,
+    ObeyConfig,
     Order,
     ReadBack,
     Remove,
@@ -51,6 +53,7 @@ from raylog.actors.control import (
     SetAside,
     Stop,
 )
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.desired import Desired, port_of
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import (
@@ -61,6 +64,7 @@ from raylog.cluster.controller.records import (
     Record,
     TopicRecord,
 )
+from raylog.cluster.controller.rolling import Digests, is_old_at_once
 from raylog.cluster.controller.spread import Homes, is_usable
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import InvalidConfig
@@ -86,6 +90,11 @@ class Configs:
         self._defaults = defaults
         self._parsed: dict[str, tuple[int, LogConfig | None]] = {}
 
+    def use(self, defaults: LogConfig) -> None:
+        """The broker's config is another one."""
+        self._defaults = defaults
+        self._parsed.clear()
+
     def of(self, topic: TopicRecord) -> LogConfig | None:
         """The topic's config; None where the broker's own keys made it impossible since."""
         version, config = self._parsed.get(topic.topic_id, (-1, None))
@@ -102,14 +111,24 @@ class Configs:
         self._parsed.pop(topic_id, None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPlan:
+    """The broker's config, and the node that is replaced now since it cannot take it; or empty."""
+
+    config: BrokerConfig
+    digests: Digests
+    replaced: str = ""
+
+
 def plan(
     desired: Desired,
     observed: Mapping[str, Observed],
     now_ms: int,
     configs: Configs,
     nodes: Iterable[str] | None = None,
+    broker: BrokerPlan | None = None,
 ) -> Plan:
-    """What to do now. ``nodes``: only these; None: all."""
+    """What to do now. ``nodes``: only these; None: all. ``broker``: None: nothing differs."""
     kafka_ids = count(desired.next_kafka_id)
     orders: dict[str, tuple[Order, ...]] = {}
     doubts: dict[str, frozenset[LogId]] = {}
@@ -118,12 +137,14 @@ def plan(
         seen = observed.get(key)
         if seen is None or seen.report is None or not seen.obeys(desired.controller_epoch):
             continue
-        if desired.is_stopped(key):
+        if desired.is_stopped(key) or (broker is not None and key == broker.replaced):
             orders[key], doubts[key] = (Stop(),), frozenset(seen.logs)
             continue
         of_node = _NodePlan(desired, observed, seen, seen.report, configs, now_ms)
         of_node.make(kafka_ids)
-        orders[key] = tuple(of_node.orders)
+        is_old = broker is not None and is_old_at_once(seen, broker.digests)
+        first = (ObeyConfig(config=broker.config),) if broker is not None and is_old else ()
+        orders[key] = (*first, *of_node.orders)
         doubts[key] = frozenset(of_node.doubts)
         records += of_node.records
     records += _other_homes(desired, observed, now_ms)
@@ -331,7 +352,7 @@ class _NodePlan:
             return False
         if entry.directory_id != record.directory or not self._is_usable(record.directory):
             return False
-        return entry.config_version == self._desired.topics[record.log.topic_id].version
+        return entry.config_version == self._desired.config_version(record.log.topic_id)
 
     # -- log dirs ----------------------------------------------------------------------------------
 
@@ -423,15 +444,16 @@ class _NodePlan:
             return
         is_alone = all(entry is here for entry in entries)
         topic = self._desired.topics[record.log.topic_id]
+        wanted = self._desired.config_version(topic.topic_id)
         if here is not None and here.state == "serving":
             if record.state == "creating":
                 self.records.append(replace(record, state="online"))
-            if here.config_version > topic.version:
+            if here.config_version > wanted:
                 # The metadata was rolled back: what it says now becomes the newest version.
                 version = self._desired.version_after(here.config_version)
                 self.records.append(replace(topic, version=version))
             is_fine = here.problem is None and is_alone
-            if here.config_version >= topic.version and is_fine:
+            if here.config_version >= wanted and is_fine:
                 return
         elif here is not None and here.state in ("opening", "closing"):
             return
@@ -461,7 +483,7 @@ class _NodePlan:
                 log=record.log,
                 directory_id=record.directory,
                 config=config,
-                config_version=self._desired.topics[record.log.topic_id].version,
+                config_version=self._desired.config_version(record.log.topic_id),
             )
             self.orders.append(order)
 
@@ -492,7 +514,7 @@ class _NodePlan:
                 directory_id=record.directory,
                 target_id=record.target,
                 config=config,
-                config_version=self._desired.topics[record.log.topic_id].version,
+                config_version=self._desired.config_version(record.log.topic_id),
             )
             self.orders.append(order)
 

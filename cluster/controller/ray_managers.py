@@ -2,7 +2,6 @@
 
 import itertools
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -11,7 +10,7 @@ from raylog.actors.control import MetadataKept, MetadataPush, Orders
 from raylog.actors.errors import NotLeader
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.log_manager import LogManager, NodeSpec
-from raylog.actors.runtime.handles import create, find, kill, running
+from raylog.actors.runtime.handles import create, find, kill
 from raylog.actors.runtime.names import Node, log_manager_name
 from raylog.actors.runtime.stubs import LogManagerStub
 
@@ -21,21 +20,19 @@ START_TIMEOUT_S = 60.0
 OBEY_TIMEOUT_S = 10.0
 # Its answer is waited for although the copy is dropped after 10 s: so long nothing else is sent.
 PUSH_TIMEOUT_S = 60.0
-# How long the name of an actor that was killed may stay.
-END_TIMEOUT_S = 10.0
-_INTERVAL_S = 0.05
 
 
 class RayManagers:
     """See ``managers.LogManagers``.
 
-    ``node_of``: a node's key -> the node, None where it is away. Safe for threads.
+    ``config``: the broker's, of now. ``node_of``: a node's key -> the node, None where it is away.
+    Safe for threads.
     """
 
     def __init__(
         self,
         namespace: str,
-        config: BrokerConfig,
+        config: Callable[[], BrokerConfig],
         cluster_id: str,
         node_of: Callable[[str], Node | None],
     ) -> None:
@@ -47,33 +44,24 @@ class RayManagers:
         self._handles: dict[str, Any] = {}
 
     def start(self, node: str, given_up: "Future[None]") -> None:
-        """Have a LogManager run there that obeys this broker's config.
+        """Have a LogManager run there; a new one begins with the broker's config.
 
-        One that lives from an earlier start, with another config, is replaced. Raises why its log
-        dirs cannot be used: LogLocked, InconsistentClusterId, InvalidLogDir, ...
+        What one that lives obeys, its reports say. Raises why its log dirs cannot be used:
+        LogLocked, InconsistentClusterId, InvalidLogDir, ...
         """
-        if self._begin(node, given_up):
-            return
-        self.kill(node)
-        self._wait_until_gone(node)
-        if not self._begin(node, given_up):
-            raise NotLeader(log_manager_name(node), "one with an older config cannot be replaced")
-
-    def _begin(self, node: str, given_up: "Future[None]") -> bool:
-        """Whether it runs with this broker's config now, or nobody needs the answer."""
         there = self._node_of(node)
         if there is None:
             raise NotLeader(log_manager_name(node), "its node has left the Ray cluster")
+        config = self._config()
         spec = NodeSpec(
             namespace=self._namespace,
             cluster_id=self._cluster_id,
             node_number=self._number_of(node),
-            config=self._config,
+            config=config,
         )
         handle = create(LogManager, log_manager_name(node), self._namespace, there, spec)
         self._handles[node] = handle
-        call = LogManagerStub(handle, node).start(self._config)
-        return call.get_unless(given_up, START_TIMEOUT_S) is not False
+        LogManagerStub(handle, node).start(config).get_unless(given_up, START_TIMEOUT_S)
 
     def _number_of(self, node: str) -> int:
         """What ``meta.properties`` of a new log dir has for ``node.id``."""
@@ -81,13 +69,6 @@ class RayManagers:
             if node not in self._numbers:
                 self._numbers[node] = next(self._next_number)
             return self._numbers[node]
-
-    def _wait_until_gone(self, node: str) -> None:
-        deadline_s = time.monotonic() + END_TIMEOUT_S
-        while log_manager_name(node) in running(self._namespace):
-            if time.monotonic() > deadline_s:
-                raise NotLeader(log_manager_name(node), "one with an older config does not end")
-            time.sleep(_INTERVAL_S)
 
     def obey(self, node: str, orders: Orders, given_up: "Future[None]") -> None:
         """Returns when the orders are in its inbox."""

@@ -14,6 +14,7 @@ kind's layout::
     {kind: topic-removed,     v: 2, id}
     {kind: producer-ids,      v: 2, epoch, next}          ids below ``next`` may be in use
     {kind: copies,            v: 1, nodes, dirs}          the copies that count, from here on
+    {kind: broker-config,     v: 1, config: {key: value}, version, start}
     {kind: stopped,           v: 1}                       the last record before an orderly stop
 
 An older raylog wrote topics with their partitions in one record, and knew no epochs; these are
@@ -35,7 +36,9 @@ from typing import Any, Literal
 import msgpack
 
 from raylog.actors.control import LogId
-from raylog.storage.errors import CorruptRecord
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.config_digests import values_of
+from raylog.storage.errors import CorruptRecord, InvalidConfig
 from raylog.storage.names import TopicPartition
 
 METADATA_LOG = "__cluster_metadata-0"
@@ -167,6 +170,20 @@ class CopiesRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfigRecord:
+    """The whole config of the broker from here on; without one it is that of its start.
+
+    ``version``: higher than that of every topic's config at that time, so that the higher one of
+    the two stands for what a topic obeys. ``start``: the id of the start of the broker to which it
+    belongs; another start has a config of its own.
+    """
+
+    config: BrokerConfig
+    version: int
+    start: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoppedRecord:
     """The broker was stopped in order: all copies that count have this record.
 
@@ -200,6 +217,7 @@ Record = (
     | TopicRemovedRecord
     | ProducerIdsRecord
     | CopiesRecord
+    | BrokerConfigRecord
     | StoppedRecord
     | OldTopicRecord
     | OldTopicRemovedRecord
@@ -245,6 +263,9 @@ def _fields_of(record: Record) -> dict[str, Any]:
         case CopiesRecord():
             nodes, dirs = list(record.nodes), list(record.directories)
             return {"kind": "copies", "v": 1, "nodes": nodes, "dirs": dirs}
+        case BrokerConfigRecord():
+            values = {"version": record.version, "start": record.start}
+            return {"kind": "broker-config", "v": 1, "config": values_of(record.config), **values}
         case StoppedRecord():
             return {"kind": "stopped", "v": 1}
     raise AssertionError(f"{record} is of version 1, which nobody writes")
@@ -308,7 +329,7 @@ def decode(value: bytes) -> Record:
         raise CorruptRecord(METADATA_LOG, why)
     try:
         return reader(fields)
-    except (KeyError, TypeError, ValueError) as error:
+    except (InvalidConfig, KeyError, TypeError, ValueError) as error:
         why = f"a {kind} record of version {version} lacks something ({error!r})"
         raise CorruptRecord(METADATA_LOG, why) from error
 
@@ -382,6 +403,11 @@ _READERS: dict[tuple[object, object], Callable[[Mapping[str, Any]], Record]] = {
     ),
     ("copies", 1): lambda fields: CopiesRecord(
         nodes=tuple(fields["nodes"]), directories=tuple(fields["dirs"])
+    ),
+    ("broker-config", 1): lambda fields: BrokerConfigRecord(
+        config=BrokerConfig.parse(fields["config"]),
+        version=fields["version"],
+        start=fields["start"],
     ),
     ("stopped", 1): lambda fields: StoppedRecord(),
 }

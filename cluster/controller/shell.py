@@ -64,25 +64,27 @@ class ControllerShell:
         least_epoch: int = NO_EPOCH,
         accepts_older: bool = False,
         is_controller: Callable[[], bool] = lambda: True,
+        start: str = "",
     ) -> None:
         """``node``: the key of the node that this runs on. ``failed``: as of the loop.
 
         ``is_controller``: whether Ray still takes this process for the Controller; it may wait.
 
         ``others``: Ray's id of a node that takes no part -> why. ``clock``: that of the machine.
-        ``least_epoch``, ``accepts_older``: as of ``Started``.
+        ``least_epoch``, ``accepts_older``: as of ``Started``. ``config``, ``start``: as of the
+        machine.
         """
         self._metadata, self._node = metadata, node
         self.cluster_id = metadata.desired.cluster_id
         self._requests = Requests()
-        machine = ControllerMachine(config)
+        machine = ControllerMachine(config, start)
         self._loop = ControllerLoop(machine, self, clock or SteadyClock(), failed)
         self._appender = Appender(metadata, self._loop.put)
         self._is_appender_ended = False
         self._managers = Managers(managers, self._loop.put)
         self._pushing = Pushing(self.cluster_id, metadata, managers, is_controller, self._loop.put)
         problems = self._managers.problems
-        self.lookups = Lookups(config, self._snapshot, problems, others)
+        self.lookups = Lookups(self._snapshot, problems, others)
         self.commanding = Commanding(self._loop.put, self._requests, self._snapshot, problems)
         # Look-ups are right from the first moment on.
         started = Started(

@@ -38,6 +38,7 @@ class RunningController:
         node: Node,
         home: Home,
         failed: Callable[[BaseException], None],
+        start: str,
     ) -> None:
         """Open the metadata at ``home``. ``node``: that this runs on. ``failed``: as of the loop.
 
@@ -54,7 +55,12 @@ class RunningController:
             self.cluster_id = metadata.desired.cluster_id
             witness = _witness(namespace, metadata)
             self._watch = NodeWatch(namespace, self.put)
-            managers = RayManagers(namespace, config, self.cluster_id, self._watch.node)
+            managers = RayManagers(
+                namespace,
+                lambda: self._shell.lookups.broker_config(),
+                self.cluster_id,
+                self._watch.node,
+            )
             self._shell = ControllerShell(
                 config,
                 metadata,
@@ -65,6 +71,7 @@ class RunningController:
                 least_epoch=home.least_epoch,
                 accepts_older=home.accepts_older,
                 is_controller=lambda: _may_leave_out(witness, metadata),
+                start=start,
             )
         except BaseException:  # the next try must find the log unlocked
             metadata.close()

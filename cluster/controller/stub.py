@@ -13,6 +13,7 @@ from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import CONTROLLER
 from raylog.cluster.client.connection import TopicMetadata
+from raylog.cluster.controller.config_changes import AppliedConfig
 from raylog.cluster.controller.copies import Home
 from raylog.cluster.controller.describe import (
     ClusterDescription,
@@ -78,6 +79,11 @@ class ControllerStub:
 
     def broker_config(self) -> Call[list[ConfigEntry]]:
         return Call(self.handle.broker_config.remote(), "the broker's config")
+
+    def apply_config(
+        self, config: Mapping[str, Any], validate_only: bool = False
+    ) -> Call[AppliedConfig]:
+        return Call(self.handle.apply_config.remote(config, validate_only), "the broker's config")
 
     def allocate_producer_id(self) -> Call[int]:
         return Call(self.handle.allocate_producer_id.remote(), "a producer id")

@@ -14,6 +14,8 @@ Altering            all that serve obey             after 30 s it names those th
 Deleting            nothing is left of it           after 30 s it says what is left, and why
 Moving              it serves from the new log dir  the move was given up or cancelled, or its node
                                                     was stopped: it goes on with a start of that
+Applying            all that serve obey, and    after 30 s, or 120 s where nodes are replaced,
+                    all nodes do                 it names those that do not
 Operating           the node is what it shall be    another order for the node has replaced it;
                                                     after a while it is answered all the same: what
                                                     it still waits for can be asked
@@ -31,12 +33,15 @@ from raylog.actors.errors import (
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.cluster.controller.config_changes import ConfigChange
 from raylog.cluster.controller.describe import Snapshot
 from raylog.cluster.controller.desired import Desired
-from raylog.cluster.controller.instructions import Altered, Answered, Behind
+from raylog.cluster.controller.instructions import Altered, Answered, Applied, Behind
 from raylog.cluster.controller.node_states import replaced, waits_for
 from raylog.cluster.controller.observed import SUSPECT_MS, Observed
 from raylog.cluster.controller.records import NodeState, PartitionRecord, TopicRecord
+from raylog.cluster.controller.rolling import digests_of, outdated_nodes
 from raylog.cluster.controller.spread import Homes, short_key
 from raylog.storage.errors import DiskFull, LogDirOffline, RaylogError
 
@@ -57,6 +62,7 @@ class View:
 
     ``stuck``: why no record can be written, not even in the metadata's reserve. ``refused``: the
     nodes whose LogManager cannot be started. ``controller``: the key of the Controller's node.
+    ``config``: the broker's.
     """
 
     desired: Desired
@@ -65,6 +71,7 @@ class View:
     stuck: DiskFull | None = None
     refused: Collection[str] = ()
     controller: str = ""
+    config: BrokerConfig = field(default_factory=BrokerConfig)
 
     def seen(self, log: LogId) -> Observed | None:
         """The node that has a log, or shall make it; None while it is away, or has ended."""
@@ -179,30 +186,59 @@ class Altering:
             return Ended(error=_deleted(self.topic.name))
         behind = []
         for log in view.desired.live_logs_of(self.topic.topic_id):
-            why = self._why_behind(log, view)
+            why = why_behind(log, self.topic.version, view)
             if why:
                 behind.append(Behind(partition=log.partition, why=why))
         if behind and view.now_ms - self.since_ms <= PATIENCE_MS:
             return None
         return Ended(value=Altered(topic=self.topic, behind=tuple(behind)))
 
-    def _why_behind(self, log: LogId, view: View) -> str:
-        """Why a partition may serve with an older config; empty if it does not."""
-        seen = view.seen(log)
-        if seen is None or view.desired.partitions[log].directory is None:
-            return ""
-        node = view.node_name(log)
-        if seen.may_end:
-            return f"node {node} is closing its logs"
-        if not seen.obeys(view.desired.controller_epoch):
-            return f"the LogManager of node {node} has not reported since the Controller started"
-        for entry in view.entries(log):
-            is_old = entry.config_version < self.topic.version
-            if entry.state == "opening" or (entry.state == "serving" and is_old):
-                if seen.is_suspect(view.now_ms):
-                    return f"the LogManager of node {node} does not answer"
-                return "its LogActor has not confirmed the config"
+
+def why_behind(log: LogId, version: int, view: View) -> str:
+    """Why a partition may serve with an older config than this; empty if it does not."""
+    seen = view.seen(log)
+    if seen is None or view.desired.partitions[log].directory is None:
         return ""
+    node = view.node_name(log)
+    if seen.may_end:
+        return f"node {node} is closing its logs"
+    if not seen.obeys(view.desired.controller_epoch):
+        return f"the LogManager of node {node} has not reported since the Controller started"
+    for entry in view.entries(log):
+        is_old = entry.config_version < version
+        if entry.state == "opening" or (entry.state == "serving" and is_old):
+            if seen.is_suspect(view.now_ms):
+                return f"the LogManager of node {node} does not answer"
+            return "its LogActor has not confirmed the config"
+    return ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Applying:
+    """The broker has another config, of this version. ``changes``: what differs."""
+
+    changes: tuple[ConfigChange, ...]
+    version: int
+    since_ms: int
+
+    def look(self, view: View) -> Ended | None:
+        behind = self._behind(view)
+        needs_starts = any(change.how == "node by node" for change in self.changes)
+        patience_ms = OPERATING_MS if needs_starts else PATIENCE_MS
+        if behind and view.now_ms - self.since_ms <= patience_ms:
+            return None
+        applied = Applied(version=self.version, changes=self.changes, behind=behind)
+        return Ended(value=applied)
+
+    def _behind(self, view: View) -> dict[str, str]:
+        desired, digests = view.desired, digests_of(view.config)
+        outdated = outdated_nodes(desired, view.observed, view.now_ms, digests)
+        behind = {f"node {short_key(key)}": why for key, why in outdated.items()}
+        for log, record in desired.partitions.items():
+            why = "" if record.state == "removing" else why_behind(log, self.version, view)
+            if why:
+                behind[f"partition {log.partition}"] = why
+        return behind
 
 
 @dataclass(slots=True, kw_only=True)
@@ -315,7 +351,7 @@ class Operating:
         return view.now_ms - self.since_ms > OPERATING_MS
 
 
-Waiting = Creating | Altering | Deleting | Moving | Operating
+Waiting = Creating | Altering | Applying | Deleting | Moving | Operating
 
 
 def _deleted(name: str) -> RaylogError:

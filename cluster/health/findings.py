@@ -13,6 +13,7 @@ from raylog.actors.messages import LogDirStatus
 from raylog.cluster.controller.describe import (
     BEING_CREATED,
     BEING_OPENED,
+    CONFIG_OF,
     IS_STOPPED,
     MANAGER_ENDS,
     MANAGER_LEARNS,
@@ -81,6 +82,7 @@ def findings(facts: Facts) -> list[Finding]:
         _metadata,
         _nodes,
         _closing,
+        _older_configs,
         _log_dirs,
         _partitions,
         recovering,
@@ -248,6 +250,22 @@ def _metadata(facts: Facts) -> Iterator[Finding]:
             todo=(
                 "wait: its LogManager starts them again. If this finding stays, read the "
                 "LogManager's log (docs/OPERATIONS.md, Logs)"
+            ),
+        )
+
+
+def _older_configs(facts: Facts) -> Iterator[Finding]:
+    for subject, why in facts.problems.items():
+        if not subject.startswith(CONFIG_OF):
+            continue
+        yield Finding(
+            severity=WARNING,
+            subject=f"node {facts.node_name(subject.removeprefix(CONFIG_OF))}",
+            what=f"it obeys an older config of the broker: {why}",
+            todo=(
+                "wait: nodes are replaced one after the other. If this finding stays, repair what "
+                "it waits for; or run `raylog node stop` and `raylog node start` for this node, "
+                "which also gives it the present config"
             ),
         )
 

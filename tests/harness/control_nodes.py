@@ -12,6 +12,7 @@ from raylog.actors.control import (
     LogId,
     LogReport,
     Move,
+    ObeyConfig,
     Order,
     Orders,
     ReadBack,
@@ -21,6 +22,8 @@ from raylog.actors.control import (
     SetAside,
     Stop,
 )
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.config_digests import digest_at_once, digest_by_start, taken_at_once
 from raylog.actors.runtime.names import log_actor_name, log_manager_name
 from raylog.cluster.controller.desired import VERSION_SHIFT, Desired
 from raylog.cluster.controller.observed import Observed
@@ -69,6 +72,7 @@ class PerfectNode:
         self.ended: Ended | None = None
         # whether it ends only when the test says so
         self.is_slow, self.is_ending = False, False
+        self.config: BrokerConfig | None = None  # that it obeys; None: it does not say it
         self.is_opening = False  # whether it is still opening what it shall serve
 
     def actors(self) -> list[str]:
@@ -92,6 +96,8 @@ class PerfectNode:
             is_ending=self.is_ending,
             upkeep=self.upkeep,
             upkeep_needed=self.upkeep_needed,
+            config_digest=digest_at_once(self.config) if self.config else "",
+            start_digest=digest_by_start(self.config) if self.config else "",
         )
 
     def _shown(self, log: LogReport) -> LogReport:
@@ -151,6 +157,9 @@ class PerfectNode:
                     self.fails(order.directory_id, order.why)
                 case Stop():
                     self._stop()
+                case ObeyConfig():
+                    assert self.config is not None, "it has said which one it obeys"
+                    self.config = taken_at_once(order.config, self.config)
 
     def _create(self, log: LogId) -> None:
         if any(other == log for other, _ in self.logs):

@@ -25,6 +25,7 @@ from raylog.actors.control import (
     KeepOut,
     MetadataPush,
     Move,
+    ObeyConfig,
     Order,
     Orders,
     ReadBack,
@@ -57,6 +58,7 @@ from raylog.cluster.controller.instructions import (
     Altered,
     Answer,
     Append,
+    Applied,
     AskWhether,
     Instruction,
     MakeReserve,
@@ -67,6 +69,7 @@ from raylog.cluster.controller.instructions import (
 )
 from raylog.cluster.controller.machine import ControllerMachine
 from raylog.cluster.controller.records import (
+    BrokerConfigRecord,
     ControllerRecord,
     CopiesRecord,
     DirRecord,
@@ -100,6 +103,7 @@ class Play:
         self.batches: list[tuple[int, bytes]] = []  # on the disk: first record, and its bytes
         self.followed: set[str] = set()  # nodes whose copies of the metadata take part
         self.copies: dict[str, MetadataCopy] = {}
+        self.config, self.start_id = BrokerConfig(), "start-1"  # as the broker was started
         self.now_ms = 0
         self.request = 0
         self.answers: dict[int, Answer] = {}
@@ -113,7 +117,7 @@ class Play:
         ``accepts_older``: it may be older metadata, as somebody has said. ``least_epoch``: of its
         own node's log dirs.
         """
-        self.machine = ControllerMachine(BrokerConfig())
+        self.machine = ControllerMachine(self.config, self.start_id)
         self.mail: dict[str, Orders] = {}
         self.pushes: dict[str, Push] = {}
         self.is_asking = False
@@ -163,6 +167,8 @@ class Play:
                 self.is_asking = True
             case StartManager():
                 if self.nodes[instruction.node].ended:
+                    if self.nodes[instruction.node].config is not None:
+                        self.nodes[instruction.node].config = self.machine.config
                     self.nodes[instruction.node].restart()
             case MakeReserve():
                 assert not self.is_reserve_wanted, "it is made already"
@@ -437,6 +443,8 @@ def order_line(order: Order) -> str:
             return f"keep out {order.directory_id}"
         case Stop():
             return "stop"
+        case ObeyConfig():
+            return "obey the config"
 
 
 def record_line(record: Record) -> str:
@@ -459,6 +467,8 @@ def record_line(record: Record) -> str:
             return f"ids of {record.epoch}"
         case CopiesRecord():
             return f"copies at {' '.join(record.nodes)}"
+        case BrokerConfigRecord():
+            return f"config {version_line(record.version)}"
         case StoppedRecord():
             return "stopped"
     return str(record)
@@ -486,6 +496,9 @@ def answer_line(answer: Answer) -> str:
         behind = ", ".join(str(entry.partition) for entry in value.behind)
         altered = f"{value.topic.name} {version_line(value.topic.version)}"
         return altered + (f" but {behind}" if behind else "")
+    if isinstance(value, Applied):
+        changed = ", ".join(f"{change.key} {change.how}" for change in value.changes) or "nothing"
+        return changed + (f" but {', '.join(sorted(value.behind))}" if value.behind else "")
     if isinstance(value, PartitionRecord | DirRecord | NodeRecord):
         return record_line(value)
     return str(value)

@@ -46,6 +46,7 @@ from raylog.actors.node.instructions import (
     SendReport,
     StartLog,
     StartUpkeep,
+    TakeConfig,
     UnlockDir,
     Work,
     WriteEpoch,
@@ -179,6 +180,8 @@ def in_words(said: Instruction) -> str:
             logs = [f"{name_of(log)} with {version}" for log, version in said.confirmed.items()]
             logs += [f"not {name_of(log)}" for log in sorted(said.others)]
             return f"run {said.kind}: {', '.join(logs) or 'nothing'}"
+        case TakeConfig():
+            return "take the config"
         case SendReport() | Note() | ForgetLog():
             return ""
 

@@ -5,6 +5,7 @@ from queue import SimpleQueue
 
 from raylog.actors.control import DirReport, LogId
 from raylog.actors.errors import WorkFailed
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dirs import Found
 from raylog.actors.node.disk_hands import WORKS_AT_ONCE, DiskHands
 from raylog.actors.node.disk_work import DiskInstruction
@@ -53,6 +54,9 @@ class FakeWorker:
                 return FOUND
             case _:
                 return None
+
+    def obey(self, config: BrokerConfig) -> None:
+        self.calls.append(config)
 
     def close_dir(self, directory_id: str) -> None:
         assert self.closing.wait(10)

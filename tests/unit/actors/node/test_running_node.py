@@ -85,6 +85,9 @@ class Upkeep:
         self.kinds: tuple[UpkeepKind, ...] = ()
         self.orders: list[UpkeepOrder] = []
 
+    def obey(self, config: BrokerConfig) -> None:
+        self.kinds = type(self.kinds)()
+
     def start(self, kind: UpkeepKind) -> None:
         if kind not in self.kinds:
             self.kinds = (*self.kinds, kind)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from queue import SimpleQueue
 
 from raylog.actors.errors import NotLeader
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.events import Event, Served, UpkeepKind, UpkeepSeen
 from raylog.actors.node.instructions import RunUpkeep, StartUpkeep
 from raylog.actors.node.log_actors import served_of
@@ -20,6 +21,9 @@ class FakeUpkeep:
         self.kinds: list[UpkeepKind] = []
         self.orders: list[tuple[UpkeepKind, UpkeepOrder]] = []
         self.error: NotLeader | None = None
+
+    def obey(self, config: BrokerConfig) -> None:
+        self.kinds = type(self.kinds)()
 
     def start(self, kind: UpkeepKind) -> None:
         if self.error is not None:

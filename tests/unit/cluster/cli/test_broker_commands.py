@@ -12,6 +12,8 @@ from raylog.actors.messages import ConfigEntry
 from raylog.actors.runtime import clusters
 from raylog.cluster import start as start_module
 from raylog.cluster.cli.common import connected, in_short
+from raylog.cluster.controller import stub
+from raylog.cluster.controller.config_changes import AppliedConfig, ConfigChange
 from raylog.cluster.controller.node_states import NodeDescription
 from raylog.cluster.health.facts import Finding
 from raylog.storage.errors import IdentityMissing
@@ -27,6 +29,8 @@ class FakeBroker:
         self.calls: list[str] = []
         self.findings: list[Finding] = []
         self.log_dirs: list[str] = []
+        self.changes: tuple[ConfigChange, ...] = ()
+        self.behind: dict[str, str] = {}
         self.nodes: list[NodeDescription] = []
         self._interrupted = interrupted
 
@@ -52,6 +56,13 @@ class FakeBroker:
     def stop(self) -> bool:
         self._called("stop")
         return True
+
+    def apply_config(
+        self, config: dict[str, object], *, validate_only: bool = False
+    ) -> AppliedConfig:
+        self._called("look" if validate_only else "apply")
+        self.given = config
+        return AppliedConfig(self.changes, {} if validate_only else self.behind)
 
 
 def test_a_message_of_ray_is_one_short_line() -> None:
@@ -175,3 +186,56 @@ def test_ctrl_c_in_a_stop_says_how_to_stop_the_rest(monkeypatch: pytest.MonkeyPa
     done = run_here("stop")
     assert done.returncode == 130
     assert "`raylog stop` again" in done.stderr
+
+
+@pytest.fixture
+def living(monkeypatch: pytest.MonkeyPatch) -> FakeBroker:
+    """A broker that runs where `raylog start` joins."""
+    broker = FakeBroker("")
+    monkeypatch.setattr(clusters, "join_ray", lambda address: "here:1")
+    monkeypatch.setattr(stub, "find_controller", lambda namespace: object())
+    monkeypatch.setattr(start_module, "connect", lambda *_, **__: broker)
+    return broker
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> str:
+    path = tmp_path / "broker.yaml"
+    path.write_text("log.retention.ms: 5\n")
+    return str(path)
+
+
+CHANGE = ConfigChange("log.retention.ms", 7, 5, "at once")
+
+
+def test_a_config_for_a_broker_that_runs_is_shown_and_applied(
+    living: FakeBroker, config_file: str
+) -> None:
+    living.changes = (CHANGE, ConfigChange("log.dirs", ["/a"], ["/a", "/b"], "node by node"))
+    done = run_here("start", "--config", config_file)
+    assert (done.returncode, living.calls) == (0, ["look", "apply"])
+    assert living.given == {"log.retention.ms": 5}
+    assert done.stdout.splitlines() == [
+        "key\tnow\tnew\thow",
+        "log.retention.ms\t7\t5\tat once",
+        "log.dirs\t/a\t/a,/b\tnode by node",
+        "applied",
+    ]
+
+
+def test_a_dry_run_only_shows_what_differs(living: FakeBroker, config_file: str) -> None:
+    living.changes = (CHANGE,)
+    done = run_here("start", "--config", config_file, "--dry-run")
+    assert (done.returncode, living.calls) == (0, ["look"])
+    assert "log.retention.ms\t7\t5\tat once" in done.stdout
+
+
+def test_who_may_not_obey_the_config_yet_is_named(living: FakeBroker, config_file: str) -> None:
+    living.changes, living.behind = (CHANGE,), {"node a": "it is away"}
+    done = run_here("start", "--config", config_file)
+    assert done.stderr.startswith("node a may not obey it yet: it is away\n")
+
+
+def test_a_config_that_the_broker_has_changes_nothing(living: FakeBroker, config_file: str) -> None:
+    done = run_here("start", "--config", config_file)
+    assert done.stdout == "the broker runs with this config; nothing differs\n"

@@ -7,8 +7,10 @@ import msgpack
 import pytest
 
 from raylog.actors.control import LogId
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.desired import FIRST_PORT, MOST_REMOVED_IDS, Desired, port_of
 from raylog.cluster.controller.records import (
+    BrokerConfigRecord,
     ClusterRecord,
     ControllerRecord,
     CopiesRecord,
@@ -52,6 +54,11 @@ RECORDS: list[Record] = [
     TopicRemovedRecord(topic_id="id-t"),
     ProducerIdsRecord(epoch=7, next_id=(7 << 40) + 1000),
     CopiesRecord(nodes=("a", "b"), directories=("dir-1", "dir-2")),
+    BrokerConfigRecord(
+        config=BrokerConfig.parse({"log.dirs": ["/a,b", "/c"], "log.retention.hours": 3}),
+        version=7,
+        start="s",
+    ),
     StoppedRecord(),
 ]
 OLD = (OldTopicRecord, OldTopicRemovedRecord)

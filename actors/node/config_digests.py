@@ -1,0 +1,62 @@
+"""What a node obeys of its broker's config: which keys it takes while it serves, and digests of it.
+
+A node is *given* a config when its LogManager is started. While it serves it takes most keys of
+another one at once; those of ``BY_START`` it has from its start. What it *obeys* it tells by two
+digests, one for each kind, so that the Controller knows what is to be done (``rolling.py``).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from raylog.actors.node.broker_config import BROKER_KEYS, BROKER_SYNONYMS, BrokerConfig
+from raylog.storage.config import attribute_of
+
+# They are part of what a LogManager or a LogActor is made of: another value needs another one.
+BY_START = (
+    "log.dirs",
+    "log.flush.offset.checkpoint.interval.ms",
+    "log.flush.start.offset.checkpoint.interval.ms",
+    "producer.id.expiration.check.interval.ms",
+    "producer.id.expiration.ms",
+)
+# Hexadecimal digits: two configs of one cluster must differ in them.
+DIGEST_DIGITS = 16
+
+
+def values_of(config: BrokerConfig) -> dict[str, Any]:
+    """Every key with its value, so that ``BrokerConfig.parse`` gives the same config.
+
+    Of several keys for one default of topics it is the one with the finest unit. What a value is
+    made of, msgpack and JSON have, too.
+    """
+    values = {key: getattr(config, attribute_of(key)) for key in BROKER_KEYS}
+    for topic_key, names in BROKER_SYNONYMS.items():
+        values[names[0][0]] = getattr(config.topic_defaults, attribute_of(topic_key))
+    values["log.dirs"] = list(config.log_dirs)
+    return values
+
+
+def digest_at_once(config: BrokerConfig) -> str:
+    """Of what a node takes while it serves."""
+    values = values_of(config)
+    return _digest({key: value for key, value in values.items() if key not in BY_START})
+
+
+def digest_by_start(config: BrokerConfig) -> str:
+    """Of what a node has from the start of its LogManager."""
+    values = values_of(config)
+    return _digest({key: values[key] for key in BY_START})
+
+
+def taken_at_once(config: BrokerConfig, given: BrokerConfig) -> BrokerConfig:
+    """``config`` as a node obeys it whose LogManager was started with ``given``."""
+    kept = {attribute_of(key): getattr(given, attribute_of(key)) for key in BY_START}
+    return replace(config, **kept)
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    text = json.dumps(values, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]

@@ -1,0 +1,104 @@
+"""Which nodes obey an older config of the broker, and which of them is replaced now. Pure.
+
+What a node cannot take while it serves it gets by a new LogManager: it is ordered to stop, closes
+its logs in order, and is started again with the config of now. One node at a time: while any node
+is away, does not answer, or has come back and does not serve all of its partitions, nobody is
+stopped. Nothing of this is remembered: a new Controller sees the same in the nodes' reports.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.config_digests import digest_at_once, digest_by_start
+from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.observed import Observed
+from raylog.cluster.controller.spread import short_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digests:
+    """Of the broker's config of now, as nodes that obey it report them."""
+
+    at_once: str
+    by_start: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roll:
+    """``node``: that is replaced now; empty for none. ``waits_for``: why no other one is."""
+
+    node: str = ""
+    waits_for: str = ""
+
+
+def digests_of(config: BrokerConfig) -> Digests:
+    return Digests(at_once=digest_at_once(config), by_start=digest_by_start(config))
+
+
+def is_old_at_once(seen: Observed, wanted: Digests) -> bool:
+    """Whether a node reports that it has not taken what it can take while it serves."""
+    return seen.report is not None and seen.report.config_digest not in ("", wanted.at_once)
+
+
+def is_old_by_start(seen: Observed, wanted: Digests) -> bool:
+    """Whether a node reports that it was started with what it cannot obey any more."""
+    return seen.report is not None and seen.report.start_digest not in ("", wanted.by_start)
+
+
+def roll(desired: Desired, observed: Mapping[str, Observed], now_ms: int, wanted: Digests) -> Roll:
+    """The node that is to be replaced now."""
+    running = {key: seen for key, seen in observed.items() if not desired.is_stopped(key)}
+    old = sorted(key for key, seen in running.items() if is_old_by_start(seen, wanted))
+    if not old:
+        return Roll()
+    for key in old:
+        if running[key].ending_ms is not None:
+            return Roll(node=key, waits_for=f"node {short_key(key)} is closing its logs")
+    for key in sorted({*running, *desired.nodes}):
+        why = _why_not_well(key, desired, observed, now_ms, wanted)
+        if why:
+            return Roll(waits_for=why)
+    return Roll(node=old[0])
+
+
+def _why_not_well(
+    key: str, desired: Desired, observed: Mapping[str, Observed], now_ms: int, wanted: Digests
+) -> str:
+    """Why no other node may be stopped now; empty where this one is no reason."""
+    if desired.is_stopped(key):
+        return ""
+    seen, name = observed.get(key), short_key(key)
+    if seen is None:
+        return f"node {name} is away" if desired.logs_at(key) else ""
+    if seen.report is None:
+        return f"node {name} has not come back"
+    if seen.is_suspect(now_ms) or not seen.obeys(desired.controller_epoch):
+        return f"node {name} does not answer"
+    if is_old_by_start(seen, wanted):
+        return ""
+    for log in desired.logs_at(key):
+        record = desired.partitions[log]
+        entries = seen.logs.get(log, ())
+        is_served = any(entry.state == "serving" for entry in entries)
+        if record.state in ("online", "moving") and not is_served:
+            return f"partition {log.partition} of node {name} does not serve"
+    return ""
+
+
+def outdated_nodes(
+    desired: Desired, observed: Mapping[str, Observed], now_ms: int, wanted: Digests
+) -> dict[str, str]:
+    """The nodes that may obey an older config, by key, and why."""
+    turn = roll(desired, observed, now_ms, wanted)
+    whys: dict[str, str] = {}
+    for key, seen in sorted(observed.items()):
+        if desired.is_stopped(key):
+            continue
+        if is_old_by_start(seen, wanted):
+            is_next = key == turn.node
+            wait = "its turn" if is_next or not turn.waits_for else turn.waits_for
+            whys[key] = f"it is to be closed and started with the present config; waits: {wait}"
+        elif is_old_at_once(seen, wanted):
+            whys[key] = "it has not taken the present config yet"
+    return whys

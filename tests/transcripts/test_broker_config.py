@@ -1,0 +1,149 @@
+"""Another config of the broker while it serves, told as transcripts; see ``controller_play.py``."""
+
+from typing import Any
+
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.cluster.controller.commands import ApplyConfig
+from raylog.cluster.controller.instructions import Applied
+from raylog.storage.errors import InvalidConfig
+from tests.harness.control_nodes import PerfectNode
+from tests.harness.controller_play import Play
+from tests.transcripts.controllers import node_a, node_b
+
+GIVEN = {"log.dirs": ["/a1"]}
+AT_ONCE = {**GIVEN, "log.retention.ms": 5}
+BY_START = {**GIVEN, "producer.id.expiration.ms": 7}
+
+
+def serving(*nodes: PerfectNode) -> Play:
+    """A broker that was started with GIVEN, and has a topic with two partitions."""
+    play = Play(*nodes)
+    play.config = BrokerConfig.parse(GIVEN)
+    for node in nodes:
+        node.config = play.config
+    play.begin()
+    play.settle()
+    play.create("t", partitions=2)
+    return play
+
+
+def applied(play: Play, config: dict[str, Any], ms: int = 30_000) -> str:
+    """What the command is answered after a while."""
+    play.asks(ApplyConfig(config=config))
+    play.settle(ms)
+    answer = answered(play)
+    changes = [f"{change.key} {change.how}" for change in answer.changes]
+    return ", ".join(changes + sorted(answer.behind))
+
+
+def answered(play: Play) -> Applied:
+    assert play.answer is not None
+    assert isinstance(play.answer.value, Applied), play.answer.error
+    return play.answer.value
+
+
+def obeyed(play: Play, key: str) -> BrokerConfig:
+    config = play.nodes[key].config
+    assert config is not None
+    return config
+
+
+def test_what_can_be_taken_at_once_is_a_record_and_then_an_order() -> None:
+    play = serving(node_a())
+    assert play.asks(ApplyConfig(config=AT_ONCE)) == ["append: config v1.1"]
+    assert play.appended() == [
+        "tell a: obey the config, serve t-0 in a1 v1.1, serve t-1 in a2 v1.1"
+    ]
+    assert play.obeys("a") == ["answer 2: log.retention.ms at once", "tell a: -"]
+    assert obeyed(play, "a").topic_defaults.retention_ms == 5
+
+
+def test_only_asked_what_differs_it_changes_nothing() -> None:
+    play = serving(node_a())
+    only_asked = ApplyConfig(config=BY_START, validate_only=True)
+    assert play.asks(only_asked) == ["answer 2: producer.id.expiration.ms node by node"]
+    assert play.desired.broker is None
+
+
+def test_the_same_config_changes_nothing() -> None:
+    play = serving(node_a())
+    assert play.asks(ApplyConfig(config={})) == ["answer 2: nothing"]
+
+
+def test_log_dirs_are_not_taken_away_and_nothing_else_is_applied_then() -> None:
+    play = serving(node_a())
+    assert play.asks(ApplyConfig(config={**AT_ONCE, "log.dirs": "/b"})) == [
+        "answer 2: InvalidConfig"
+    ]
+    assert play.answer is not None
+    assert isinstance(play.answer.error, InvalidConfig)
+    assert "log.dirs" in str(play.answer.error)
+    assert play.desired.broker is None
+
+
+def test_defaults_that_a_topics_own_config_does_not_go_with_are_refused() -> None:
+    play = serving(node_a())
+    play.create("u", min_compaction_lag_ms=10)
+    play.asks(ApplyConfig(config={**GIVEN, "log.cleaner.max.compaction.lag.ms": 5}))
+    assert play.answer is not None
+    assert "for topic u" in str(play.answer.error)
+
+
+def test_nodes_that_need_a_start_are_replaced_one_after_the_other() -> None:
+    play = serving(node_a(), node_b())
+    play.asks(ApplyConfig(config=BY_START))
+    play.until(lambda: play.nodes["a"].life != "a-life-1")
+    assert play.nodes["b"].life == "b-life-1"  # it waits until the first one serves again
+    play.settle(10_000)
+    assert not answered(play).behind
+    assert {key: node.life for key, node in play.nodes.items()} == {
+        "a": "a-life-2",
+        "b": "b-life-2",
+    }
+    assert obeyed(play, "a") == obeyed(play, "b") == BrokerConfig.parse(BY_START)
+
+
+def test_a_node_that_does_not_end_stops_it_and_is_named() -> None:
+    play = serving(node_a(), node_b())
+    play.nodes["a"].is_slow = True
+    play.asks(ApplyConfig(config=BY_START))
+    play.settle(130_000)
+    assert play.nodes["b"].life == "b-life-1"
+    assert "node a is closing its logs" in answered(play).behind["node b"]
+
+
+def test_a_new_controller_goes_on_with_the_config_that_was_applied() -> None:
+    play = serving(node_a())
+    assert applied(play, AT_ONCE) == "log.retention.ms at once"
+    play.begin()
+    play.settle()
+    assert play.machine.config == BrokerConfig.parse(AT_ONCE)
+
+
+def test_a_log_manager_that_ray_starts_again_is_told_the_present_config() -> None:
+    play = serving(node_a())
+    applied(play, AT_ONCE)
+    play.nodes["a"].config = BrokerConfig.parse(GIVEN)  # of its first start
+    play.nodes["a"].restart(by_ray=True)
+    play.settle()
+    assert obeyed(play, "a") == BrokerConfig.parse(AT_ONCE)
+
+
+def test_another_start_of_the_broker_has_a_config_of_its_own() -> None:
+    play = serving(node_a())
+    applied(play, AT_ONCE)
+    version = play.desired.config_version("id-t")
+    play.start_id = "start-2"
+    play.begin()
+    play.settle()
+    assert play.machine.config == BrokerConfig.parse(GIVEN)
+    assert play.desired.config_version("id-t") > version
+    assert obeyed(play, "a") == BrokerConfig.parse(GIVEN)
+
+
+def test_a_topic_that_is_altered_later_has_a_higher_version_than_the_broker() -> None:
+    play = serving(node_a())
+    applied(play, AT_ONCE)
+    broker = play.desired.config_version("id-t")
+    play.create("u")
+    assert play.desired.config_version("id-u") == broker
