@@ -136,7 +136,7 @@ class SimController:
             case MakeReserve():
                 clockwork.soon(self._make_reserve, most_ms=APPEND_MS)
             case StartManager(node=node):
-                clockwork.soon(lambda: self.world.start_manager(node), most_ms=START_MS)
+                clockwork.soon(lambda: self._start_manager(node), most_ms=START_MS)
             case Tell(node=node, orders=orders):
                 self.world.send_orders(node, orders)
             case Push():
@@ -145,6 +145,9 @@ class SimController:
                 clockwork.soon(self._ask_whether, most_ms=START_MS)
             case Answer():
                 self.world.users.hear(instruction)
+
+    def _start_manager(self, node: str) -> None:
+        self.world.start_manager(node, self.machine.config)
 
     def _check_copies(self) -> None:
         """A record that counts is on the disks of all copies in sync."""

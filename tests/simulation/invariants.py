@@ -4,12 +4,12 @@ The simulation sees everything: ``Truth`` folds the records that were really wri
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from raylog.actors.control import LogId, MetadataKept, Move, Report, Serve
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.records import (
+    BrokerConfigRecord,
     DirRecord,
     NodeRecord,
     PartitionRecord,
@@ -41,7 +41,7 @@ class Truth:
         # the config version below which nothing may be removed, by topic id: an alter was answered
         self.answered: dict[str, int] = {}
         # the config of each version, by topic id, also of what a restore of metadata takes back
-        self._configs: dict[tuple[str, int], Mapping[str, Any]] = {}
+        self._configs: dict[tuple[str, int], object] = {}
         self.operated_ms: dict[str, int] = {}  # when a node was drained, stopped or started last
         self.offline_since_ms: dict[str, int] = {}
         self._failed_ms: dict[str, int] = {}  # when the disks failed of dirs that are offline
@@ -75,7 +75,7 @@ class Truth:
         self._was_restored = True
         # a restored cluster may have configs of before: what was answered is taken back
         self.answered = {
-            topic_id: min(version, self.desired.topics[topic_id].version)
+            topic_id: min(version, self.desired.config_version(topic_id))
             for topic_id, version in self.answered.items()
             if topic_id in self.desired.topics
         }
@@ -90,6 +90,9 @@ class Truth:
         self.desired.apply(record)
         if isinstance(record, TopicRecord):
             self._note_config(record)
+        if isinstance(record, BrokerConfigRecord):
+            for topic in self.desired.topics.values():
+                self._note_config(topic)
         if isinstance(record, DirRecord):
             # What older metadata says of a dir, which was restored, its node cannot know at once.
             if record.state in ("offline", "returning"):
@@ -99,9 +102,11 @@ class Truth:
 
     def _note_config(self, record: TopicRecord) -> None:
         """A version says which config a log obeys, so it is never given to another config."""
-        config = self._configs.setdefault((record.topic_id, record.version), record.config)
-        what = f"version {record.version} of {record.name} is {config} and {record.config}"
-        expect(config == record.config, what)
+        version, broker = self.desired.config_version(record.topic_id), self.desired.broker
+        obeyed = record.config, None if broker is None else broker.config
+        config = self._configs.setdefault((record.topic_id, version), obeyed)
+        what = f"version {version} of {record.name} is {config} and {obeyed}"
+        expect(config == obeyed, what)
 
     def _note_given_up(self, record: PartitionRecord) -> None:
         before = self.desired.partitions.get(record.log)
@@ -202,7 +207,8 @@ class Truth:
     def told(self, order: Serve | Move) -> None:
         """A Controller sends an order: what it follows from is on the disk."""
         topic = self.desired.topics.get(order.log.topic_id)
-        is_written = topic is not None and order.config_version <= topic.version
+        latest = -1 if topic is None else self.desired.config_version(topic.topic_id)
+        is_written = order.config_version <= latest
         record = self.desired.partitions.get(order.log)
         is_there = record is not None and record.directory == order.directory_id
         expect(is_written and is_there, f"{order} is told, and was not written")

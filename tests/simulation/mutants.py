@@ -50,12 +50,20 @@ MUTANTS = (
         new="if False:",
     ),
     Mutant(
-        seed=14,
+        seed=55,
         number=1,
         what="config versions begin where the metadata says, not at the epoch",
         module=f"{CONTROLLER}.desired",
         old="return max(version + 1, self.controller_epoch << VERSION_SHIFT)",
         new="return version + 1",
+    ),
+    Mutant(
+        seed=1,
+        number=1,
+        what="a config of the broker is answered before the nodes report it",
+        module=f"{CONTROLLER}.waiting",
+        old="if behind and view.now_ms - self.since_ms <= patience_ms:",
+        new="if False:",
     ),
     Mutant(
         seed=118,
@@ -145,7 +153,7 @@ MUTANTS = (
         new="if False:",
     ),
     Mutant(
-        seed=39,
+        seed=42,
         number=7,
         what="an identity that was written back is not noticed",
         module=f"{NODE}.log_events",

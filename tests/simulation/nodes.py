@@ -14,6 +14,7 @@ from raylog.actors.control import LogId, MetadataKept, MetadataPush, Orders, Rep
 from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.messages import PartitionOffsets
 from raylog.actors.node import instructions as do
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dirs import Found
 from raylog.actors.node.events import (
     DirFailed,
@@ -67,6 +68,8 @@ class SimNode:
     dirs: list[SimDir]
     disks: SimDisks = field(default_factory=SimDisks)
     most: int = 1000
+    # with which Ray starts its LogManager again
+    config: BrokerConfig = field(default_factory=BrokerConfig)
     manager: "Manager | None" = None
     is_up: bool = True
     upkeep: set[UpkeepKind] = field(default_factory=set)
@@ -94,12 +97,12 @@ class SimNode:
 class Manager:
     """One life of a node's LogManager."""
 
-    def __init__(self, world: "World", node: SimNode, life: str) -> None:
+    def __init__(self, world: "World", node: SimNode, life: str, config: BrokerConfig) -> None:
         self.world, self.node, self.life = world, node, life
         self.is_alive, self.is_paused = True, False
         self.is_started = False
         self.began_ms = world.clockwork.now_ms
-        self.machine = NodeMachine(node=node.key, life=life, config=world.broker_config)
+        self.machine = NodeMachine(node=node.key, life=life, config=config)
         self._disks = NodeDisks(world, node)
         self._say_round = SayRound(
             world.ray,
@@ -298,7 +301,7 @@ class Manager:
                 self.world.send_report(self, report)
             case do.Refuse(controller_epoch=epoch):
                 self.world.send_refusal(self, epoch)
-            case do.Note():
+            case do.Note() | do.TakeConfig():
                 pass
             case do.ForgetLog(log=log):
                 self._disks.work.forget(log)

@@ -7,6 +7,7 @@ from raylog.cluster.controller.commands import (
     AddPartitions,
     AllocateProducerId,
     AlterTopic,
+    ApplyConfig,
     CancelMove,
     Command,
     CreateTopic,
@@ -17,7 +18,7 @@ from raylog.cluster.controller.commands import (
     StartNode,
     StopNode,
 )
-from raylog.cluster.controller.instructions import Altered, Answer
+from raylog.cluster.controller.instructions import Altered, Answer, Applied
 from raylog.storage.errors import DiskFull, LogDirOffline
 from raylog.storage.names import TopicPartition
 from tests.simulation.disks import sim_id
@@ -36,6 +37,7 @@ MANY_PARTITIONS = 100
 ID_MS, CALM_MS = 45_000, 20_000
 # How long a node is stopped at the most.
 STOPPED_MS = 60_000
+ROUND_MS = 5_000  # of retention, as the broker is started with
 RETENTIONS = (-1, 3_600_000, 60_000)
 
 
@@ -74,7 +76,7 @@ class Users:
 
     def _choose(self) -> Command:
         chance, name = self._chance, self._chance.choice(NAMES)
-        match chance.randint(0, 10):
+        match chance.randint(0, 11):
             case 0 | 1:
                 self._requests += 1
                 return CreateTopic(
@@ -97,8 +99,20 @@ class Users:
                 return LogDirOnline(log_dir=dir.directory_id)
             case 9:
                 return self._some_operation()
+            case 10:
+                return self._some_config()
             case _:
                 return AllocateProducerId()
+
+    def _some_config(self) -> ApplyConfig:
+        """Of the broker; a few need a new LogManager on each node."""
+        config: dict[str, object] = {
+            "log.retention.check.interval.ms": ROUND_MS,
+            "log.retention.ms": self._chance.choice(RETENTIONS),
+        }
+        if self._chance.random() < 0.3:
+            config["producer.id.expiration.ms"] = self._chance.choice((1_000, 2_000))
+        return ApplyConfig(config=config)
 
     def _some_partitions(self) -> int:
         """A few; more than there can be only where nodes are small."""
@@ -190,6 +204,8 @@ class Users:
             self._take_id(answer.value)
         if isinstance(answer.value, Altered):
             self._altered(answer.value)
+        if isinstance(answer.value, Applied):
+            self._applied(answer.value)
 
     def _start_again(self, path: str) -> None:
         """Only the next start of its node looks at a log dir again that nobody could read."""
@@ -220,6 +236,14 @@ class Users:
         topic = altered.topic
         answered = self._world.truth.answered
         answered[topic.topic_id] = max(topic.version, answered.get(topic.topic_id, 0))
+
+    def _applied(self, applied: Applied) -> None:
+        """The same for every topic that there was when the config was written."""
+        truth = self._world.truth
+        for topic in truth.desired.topics.values():
+            if applied.version <= truth.desired.config_version(topic.topic_id):
+                before = truth.answered.get(topic.topic_id, 0)
+                truth.answered[topic.topic_id] = max(applied.version, before)
 
     def are_asking_for_dir(self, directory_id: str) -> bool:
         """Whether somebody has asked to use a log dir again, and has no answer yet."""

@@ -35,6 +35,12 @@ from raylog.cluster.controller.records import (
     PartitionRecord,
     Record,
 )
+from raylog.cluster.controller.rolling import (
+    digests_of,
+    is_old_at_once,
+    is_old_by_start,
+    roll,
+)
 from raylog.storage.errors import RaylogError
 from tests.simulation.actors import SimActor, SimRay
 from tests.simulation.clockwork import Clockwork
@@ -193,6 +199,7 @@ class World:
         for node in self.nodes:
             if desired.is_stopped(node.key) and node.manager is not None:
                 left.append(f"{node.key} is stopped, and has a LogManager")
+        left += self._old_configs()
         for actor in self.ray.named.values():
             if desired.is_stopped(actor.node):
                 left.append(f"{actor.log} runs at {actor.node}, which is stopped")
@@ -203,6 +210,24 @@ class World:
             is_known = actor.is_alive and actor.log in self._served_at(actor.node)
             if is_known and folder is not None and folder.read_id is None:
                 left.append(f"{actor.log} is served from a folder that does not say whose it is")
+        return left
+
+    def _old_configs(self) -> list[str]:
+        """The nodes that report another config of the broker than they shall obey.
+
+        While a partition cannot be served, nobody takes another node away from the users.
+        """
+        if self.controller is None:
+            return []
+        wanted = digests_of(self.controller.machine.config)
+        nodes, now_ms = self.controller.machine.watched.nodes, self.clockwork.now_ms
+        waits_for = roll(self.truth.desired, nodes, now_ms, wanted).waits_for
+        left = []
+        for key, seen in nodes.items():
+            is_held_up = waits_for.startswith("partition ")
+            is_old = is_old_by_start(seen, wanted) and not is_held_up
+            if is_old_at_once(seen, wanted) or is_old:
+                left.append(f"{key} obeys an old config of the broker: {waits_for}")
         return left
 
     def _served_at(self, key: str) -> set[LogId]:
@@ -218,7 +243,7 @@ class World:
             return "is not served"
         if actor.dir.directory_id != record.directory:
             return f"is served from {actor.dir.directory_id}"
-        if actor.config_version < self.truth.desired.topics[log.topic_id].version:
+        if actor.config_version < self.truth.desired.config_version(log.topic_id):
             return "obeys an old config"
         return ""
 
@@ -296,11 +321,15 @@ class World:
         managers = [log_manager_name(key) for key in keys]
         return frozenset([*managers, *map(log_actor_name, self.ray.named)])
 
-    def start_manager(self, key: str) -> None:
-        """Ray starts a node's LogManager, or finds it running."""
+    def start_manager(self, key: str, config: BrokerConfig | None = None) -> None:
+        """Ray starts a node's LogManager, or finds it running.
+
+        ``config``: that a new one begins with; None: with that of its first start.
+        """
         node = self.node_of_key(key)
         if node is None:
             return
+        is_restarting = node.key in self._restarting
         self._restarting.discard(node.key)
         if not node.is_up:
             return
@@ -308,7 +337,10 @@ class World:
             node.manager.tell(ReportWanted())
             return
         self._lives += 1
-        node.manager = Manager(self, node, f"life-{self._lives}")
+        config = config or node.config
+        if not is_restarting:  # Ray makes another actor
+            node.config = config
+        node.manager = Manager(self, node, f"life-{self._lives}", config)
 
     def manager_dies(self, node: SimNode) -> None:
         """Ray starts it again; the old process may still have its locks for a moment."""
