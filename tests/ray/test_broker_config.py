@@ -5,6 +5,7 @@ import signal
 import threading
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from raylog.actors.runtime.nodes import own_node_id
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import InvalidConfig
 from raylog.storage.testing.waiting import wait_for
-from tests.harness.shell import run_here
+from tests.harness.shell import run_process
 
 HOUR_MS = 3_600_000
 DEADLINE_S = 60.0
@@ -79,6 +80,7 @@ def test_a_key_of_the_start_replaces_the_log_manager_while_a_producer_goes_on(
 
     sender = threading.Thread(target=send)
     sender.start()
+    wait_for(lambda: len(receipts) > 0, DEADLINE_S, "the producer has begun")
     try:
         applied = broker.apply_config({"producer.id.expiration.ms": HOUR_MS})
     finally:
@@ -87,7 +89,6 @@ def test_a_key_of_the_start_replaces_the_log_manager_while_a_producer_goes_on(
     assert [change.how for change in applied.changes] == ["node by node"]
     assert not applied.behind
     assert life_of_node(broker) != life
-    assert receipts
     for receipt in receipts:
         receipt.result(DEADLINE_S)
 
@@ -108,16 +109,17 @@ def test_a_log_manager_that_ray_starts_again_obeys_the_new_config(broker: Broker
     assert retention_of_orders(broker) == HOUR_MS
 
 
-def test_the_command_shows_what_differs_and_applies_it(broker: Broker, tmp_path: Any) -> None:
+def test_the_command_shows_what_differs_and_applies_it(broker: Broker, tmp_path: Path) -> None:
     config = tmp_path / "broker.yaml"
     config.write_text(f"log.retention.ms: {HOUR_MS}\n")
-    command = ("start", "--config", str(config), "--namespace", broker.namespace)
-    shown = run_here(*command, "--dry-run")
+    where = ("--address", broker.address, "--namespace", broker.namespace)
+    command = ("start", "--config", str(config), *where)
+    shown = run_process(*command, "--dry-run", environment=os.environ)
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.splitlines()[1:] == [f"log.retention.ms\t604800000\t{HOUR_MS}\tat once"]
     assert retention_of_orders(broker) != HOUR_MS
-    done = run_here(*command)
+    done = run_process(*command, environment=os.environ)
     assert done.stdout.splitlines()[-1] == "applied"
     assert retention_of_orders(broker) == HOUR_MS
-    again = run_here(*command)
+    again = run_process(*command, environment=os.environ)
     assert again.stdout == "the broker runs with this config; nothing differs\n"
