@@ -22,6 +22,7 @@ from raylog.actors.node.broker_config import BrokerConfig
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
+from raylog.storage.wire import message
 
 # Of every message here. Who gets a higher one than its own answers UnsupportedVersion.
 VERSION = 1
@@ -36,6 +37,7 @@ DirState = Literal["online", "offline"]
 Ended = Literal["in order", "not in order"]
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class LogId:
     """One topic's log of one partition, wherever it lies.
@@ -53,6 +55,7 @@ class LogId:
 # -- orders ----------------------------------------------------------------------------------------
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
     """Make the log's folder, in the log dir of the node with the fewest partitions."""
@@ -60,6 +63,7 @@ class Create:
     log: LogId
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serve:
     """Have the log served from this log dir, with this config or a newer one.
@@ -73,6 +77,7 @@ class Serve:
     config_version: int
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """Serve the log from ``directory_id`` and copy it to ``target_id`` meanwhile.
@@ -88,6 +93,7 @@ class Move:
     config_version: int
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remove:
     """End the log's actor and remove its folder, in whichever log dir of the node it lies."""
@@ -95,6 +101,7 @@ class Remove:
     log: LogId
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
     """End the log's actor and keep its folder: it belongs to no topic. ``SetAside`` follows."""
@@ -102,6 +109,7 @@ class End:
     log: LogId
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAside:
     """Keep a folder that belongs to no topic under a name that is in nobody's way.
@@ -114,6 +122,7 @@ class SetAside:
     directory_id: str
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBack:
     """Use a log dir again that was offline, after its logs were read back from the disk itself.
@@ -124,6 +133,7 @@ class ReadBack:
     directory_id: str
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepOut:
     """Keep a log dir offline: it failed in an earlier life of the node, and was not read back.
@@ -135,6 +145,7 @@ class KeepOut:
     why: str
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
     """Close every log in order, write down what a start without recovery needs, and end for good.
@@ -156,6 +167,7 @@ class ObeyConfig:
 Order = Create | Serve | Move | Remove | End | SetAside | ReadBack | KeepOut | Stop | ObeyConfig
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
     """What a Controller wants of a node, as of one report of that node.
@@ -180,6 +192,7 @@ class Orders:
     version: int = VERSION
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmed:
     """The right to remove records of a log: the Controller has confirmed its config of late.
@@ -196,6 +209,7 @@ class Confirmed:
 # -- reports ---------------------------------------------------------------------------------------
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirReport:
     """A log dir. ``directory_id``: None where it could not even be read.
@@ -219,6 +233,7 @@ class DirReport:
         return self.state == "online" and not self.why
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReport:
     """A log on a node: its folder, and what is being done with it.
@@ -248,6 +263,7 @@ class LogReport:
         return LogId(partition=self.partition, topic_id=self.topic_id)
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything that a node has and does.
@@ -289,6 +305,7 @@ class Report:
 # -- copies of the metadata ------------------------------------------------------------------------
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataPush:
     """What follows in the metadata log, for the copy of a node.
@@ -309,6 +326,7 @@ class MetadataPush:
     version: int = VERSION
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataKept:
     """What the copy of a node has on its disk.

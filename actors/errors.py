@@ -84,6 +84,41 @@ class UnsupportedVersion(RaylogError):
     )
 
 
+class UnsupportedLevel(RaylogError):
+    """The cluster writes a level that this release of raylog does not know, or no more.
+
+    ``where``: who refuses. ``reader``: its release; ``oldest``, ``newest``: the levels that it
+    knows. ``needed``: a release that knows the level.
+    """
+
+    code, error_name = 35, "UNSUPPORTED_VERSION"
+    fields = ("where", "level", "reader", "oldest", "newest", "needed")
+    where: str
+    level: int
+    reader: str
+    oldest: int
+    newest: int
+    needed: str
+    template = (
+        "{where}: the cluster is of level {level}, and raylog {reader} knows the levels {oldest} "
+        "to {newest}; install raylog {needed} there"
+    )
+
+
+class UpgradeRefused(RaylogError):
+    """The cluster cannot go to a level now; nothing is changed. ``level``: the one it has."""
+
+    code, error_name = 96, "FEATURE_UPDATE_FAILED"
+    fields = ("level", "wanted", "why")
+    level: int
+    wanted: int
+    why: str
+    template = (
+        "the cluster stays at level {level}, and does not go to {wanted}: {why}; see `raylog "
+        "upgrade status`"
+    )
+
+
 class TopicExists(RaylogError):
     """A topic with this name exists, or one whose name differs only in ``.`` and ``_``."""
 

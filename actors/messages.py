@@ -13,6 +13,7 @@ from raylog.storage.log_dir import CheckpointedOffsets
 from raylog.storage.readable import Slice
 from raylog.storage.report import Kind, Mended, Progress
 from raylog.storage.state.epochs import EpochEnd
+from raylog.storage.wire import message
 
 
 class AppendResult(NamedTuple):
@@ -106,6 +107,7 @@ class FetchResult(NamedTuple):
         )
 
 
+@message
 class PartitionOffsets(NamedTuple):
     """The offsets of a partition's log, as its LogActor has them now."""
 
@@ -119,6 +121,7 @@ class PartitionOffsets(NamedTuple):
         return CheckpointedOffsets(self.recovery_point, self.log_start_offset, self.high_watermark)
 
 
+@message
 class MendedTotal(NamedTuple):
     """How much opening a log did of one kind."""
 
@@ -127,6 +130,7 @@ class MendedTotal(NamedTuple):
     size_bytes: int
 
 
+@message
 class AsideFile(NamedTuple):
     """A file that recovery took out of a log, and that lies beside it."""
 
@@ -140,6 +144,7 @@ class AsideFile(NamedTuple):
     is_in_log: bool = False
 
 
+@message
 class OpeningReport(NamedTuple):
     """What opening a log did to its files; see ``partition/opening.py``."""
 
@@ -148,6 +153,7 @@ class OpeningReport(NamedTuple):
     asides: tuple[AsideFile, ...] = ()  # all in the folder, of earlier openings, too
 
 
+@message
 class Recovering(NamedTuple):
     """A partition that is being opened, and how far its recovery has come."""
 
@@ -155,6 +161,7 @@ class Recovering(NamedTuple):
     progress: Progress
 
 
+@message
 class PartitionStatus(NamedTuple):
     """What ``raylog status`` shows of a partition."""
 
@@ -170,6 +177,7 @@ class PartitionStatus(NamedTuple):
     report: OpeningReport = OpeningReport()
 
 
+@message
 class ActorProcess(NamedTuple):
     """Where the process of an actor is, which may hang. ``node_id``: Ray's."""
 
@@ -177,6 +185,7 @@ class ActorProcess(NamedTuple):
     pid: int
 
 
+@message
 class RemovedSegments(NamedTuple):
     """What a round of retention took out of a log."""
 
@@ -185,6 +194,7 @@ class RemovedSegments(NamedTuple):
     seconds: float
 
 
+@message
 class RetentionStatus(NamedTuple):
     """Retention of one partition: the last round, and all since its actor was started."""
 
@@ -199,6 +209,7 @@ class RetentionStatus(NamedTuple):
     problem: str | None  # why the last round failed
 
 
+@message
 class CompactionRound(NamedTuple):
     """A round of compaction that ended well."""
 
@@ -212,6 +223,7 @@ class CompactionRound(NamedTuple):
     map_utilization: float  # 0 to 1
 
 
+@message
 class CompactionStatus(NamedTuple):
     """Compaction of one partition, as of the last look."""
 
@@ -228,6 +240,7 @@ class CompactionStatus(NamedTuple):
     last_round: CompactionRound | None
 
 
+@message
 class LogDirStatus(NamedTuple):
     """A log dir of a node."""
 
@@ -267,6 +280,7 @@ class LogDirStatus(NamedTuple):
         )
 
 
+@message
 class ConfigEntry(NamedTuple):
     """One config key: its value, and who set it: "topic", "broker" or "default"."""
 

@@ -22,6 +22,7 @@ import msgpack
 
 from raylog.storage.errors import CorruptRecord
 from raylog.storage.log_dir import METADATA_PARTITION
+from raylog.storage.wire import message
 
 # Bytes of the digest of each record.
 DIGEST_BYTES = 8
@@ -29,6 +30,7 @@ DIGEST_BYTES = 8
 OLD_EPOCH = 0
 
 
+@message
 class EpochStart(NamedTuple):
     """A Controller's epoch, and the number of its first record in the log."""
 

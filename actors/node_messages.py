@@ -17,6 +17,7 @@ from raylog.actors.control import LogId
 from raylog.actors.messages import OpeningReport, PartitionOffsets
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import RaylogError
+from raylog.storage.wire import message
 
 # Of every message here.
 VERSION = 1
@@ -25,6 +26,7 @@ VERSION = 1
 LifeState = Literal["new", "learning", "opening", "serving", "offline", "ended"]
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOrder:
     """What a LogActor shall obey.
@@ -42,6 +44,7 @@ class LogOrder:
     version: int = VERSION
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSays:
     """What a LogActor serves, and how far it is; answered from memory.
@@ -67,6 +70,7 @@ class LogSays:
     version: int = VERSION
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepLog:
     """A log that an upkeep actor may look after, and the config that it obeys."""
@@ -78,6 +82,7 @@ class UpkeepLog:
     config_version: int
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepOrder:
     """Have a round over these logs, and over no other.

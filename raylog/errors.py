@@ -74,7 +74,9 @@ from raylog.actors.errors import (
     UnknownLeaderEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
+    UnsupportedLevel,
     UnsupportedVersion,
+    UpgradeRefused,
     WorkFailed,
 )
 from raylog.storage.errors import (
@@ -128,6 +130,7 @@ from raylog.storage.errors import (
     UnknownConfigKey,
     UnknownLogFile,
     UnsupportedCompressionType,
+    UnsupportedMessage,
     UnwritableValue,
 )
 
@@ -245,8 +248,11 @@ __all__ = [
     "UnknownTopicId",
     "UnknownTopicOrPartition",
     "UnsupportedCompressionType",
+    "UnsupportedLevel",
+    "UnsupportedMessage",
     "UnsupportedVersion",
     "UnwritableValue",
+    "UpgradeRefused",
     "WorkFailed",
 ]
 

@@ -21,6 +21,7 @@ from raylog.storage.limits import MAX_INT, MAX_LONG
 from raylog.storage.records.compression import CODECS, MAX_PLAIN_BYTES
 from raylog.storage.records.layout import LOG_OVERHEAD
 from raylog.storage.records.rules import RecordRules
+from raylog.storage.wire import message
 
 MIB = 1 << 20
 DELETE, COMPACT = "delete", "compact"
@@ -127,6 +128,7 @@ def attribute_of(key: str) -> str:
     return key.replace(".", "_")
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class LogConfig:
     """What one log obeys. Made by hand it is not checked; :meth:`parse` checks."""

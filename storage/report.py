@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from raylog.storage.files import FileSystem
+from raylog.storage.wire import message
 
 # How often a long recovery tells how far it has come.
 PROGRESS_BYTES = 64 << 20
@@ -19,6 +20,7 @@ PROGRESS_BYTES = 64 << 20
 Kind = Literal["cut", "set_aside", "rebuilt", "removed", "lost", "gap", "damaged"]
 
 
+@message
 class Mended(NamedTuple):
     """One thing that opening a log did."""
 
@@ -31,6 +33,7 @@ class Mended(NamedTuple):
     kept_as: str = ""  # the name that the bytes have now, where they are kept
 
 
+@message
 class Progress(NamedTuple):
     """How far the recovery of one log has come: of what it must read, how much it has read."""
 

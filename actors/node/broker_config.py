@@ -25,6 +25,7 @@ from raylog.storage.config import (
 from raylog.storage.errors import InvalidConfig
 from raylog.storage.limits import MAX_INT, MAX_LONG
 from raylog.storage.state.producers import ProducerExpiration
+from raylog.storage.wire import message
 
 MAX_DOUBLE = 1.7976931348623157e308
 # The environment variable of a node's Ray that names its own log dirs.
@@ -83,6 +84,7 @@ def _folders(value: Any) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts)
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
     """What a broker obeys, and what its topics obey unless they say otherwise."""

@@ -54,6 +54,7 @@ from raylog.storage.files import RealFileSystem
 from raylog.storage.names import TopicPartition
 from raylog.storage.report import Progress
 from raylog.storage.state.properties import random_id
+from raylog.storage.wire import message
 
 __all__ = ["LogManager", "LogManagerImpl", "NodeSpec"]
 
@@ -75,6 +76,7 @@ GROUPS = {
 }
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpec:
     """What a LogManager is started with. ``node_number``: as ``node.id`` of meta.properties."""

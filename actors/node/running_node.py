@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib import import_module
 from itertools import count
 
 from raylog.actors.control import VERSION, Confirmed, Ended, LogId, MetadataKept, Orders
@@ -78,11 +77,10 @@ from raylog.storage.clock import Clock
 from raylog.storage.errors import OutOfResources, RaylogError, StorageError
 from raylog.storage.names import TopicPartition
 from raylog.storage.report import Progress
+from raylog.storage.wire import RELEASE
 
 logger = logging.getLogger(__name__)
 
-# The package's head names every module for type checkers: an import of it would be a circle.
-SOFTWARE: str = import_module("raylog").__version__
 TICK_INTERVAL_S = 1.0
 LOOK_INTERVAL_S = 1.0
 SAY_INTERVAL_S = 3.0
@@ -196,7 +194,7 @@ class RunningNode:
         self._ports = ports
         self._disk = ports.disk
         self._actors = ports.actors
-        machine = NodeMachine(node=facts.node, life=life, config=config, software=SOFTWARE)
+        machine = NodeMachine(node=facts.node, life=life, config=config, software=RELEASE)
         self._shell = shell = NodeShell(machine, ports.clock, ports.end_process)
         self._link = ControllerLink(ports.controller, facts.node)
         self._actor_hands = ActorHands(

@@ -6,8 +6,10 @@ from raylog.actors.control import LogId
 from raylog.storage.config import LogConfig
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.producers import ProducerExpiration
+from raylog.storage.wire import message
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSpec:
     """What a LogActor is told about the log that it opens.

@@ -14,7 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import ray
-from ray.exceptions import GetTimeoutError, RayError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayError, RaySystemError, RayTaskError
 
 from raylog.actors.errors import ActorAway, LogRefused, RequestTimedOut
 from raylog.storage.errors import RaylogError
@@ -188,9 +188,15 @@ def _wait(references: Collection[Any], timeout_s: float | None, *, wanted: int) 
 def named_error(
     error: BaseException, what: str, timeout_s: float = CALL_TIMEOUT_S
 ) -> BaseException:
-    """Ray's error by raylog's name: an actor that restarts, a time-out, what the actor raised."""
-    if isinstance(error, RayTaskError) and isinstance(error.cause, RaylogError):
-        return error.cause
+    """Ray's error by raylog's name: an actor that restarts, a time-out, what the actor raised.
+
+    Also what could not be read, here or there, since another release of raylog has written it.
+    """
+    cause = error.cause if isinstance(error, RayTaskError) else error
+    if isinstance(cause, RaySystemError):
+        cause = cause.client_exc
+    if cause is not error and isinstance(cause, RaylogError):
+        return cause
     if isinstance(error, GetTimeoutError):
         return RequestTimedOut(what, int(timeout_s * 1000))
     if isinstance(error, RayError) and not isinstance(error, RayTaskError):

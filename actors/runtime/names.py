@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from raylog.actors.errors import LabelShared
 from raylog.storage.names import TopicPartition
+from raylog.storage.wire import message
 
 NAMESPACE = "raylog"
 CONTROLLER = "Controller"
@@ -30,6 +31,7 @@ LOG = "Log:"
 NODE_LABEL = "raylog/log-node"
 
 
+@message
 class Node(NamedTuple):
     """A Ray node that is up. ``label`` is empty where it has none."""
 

@@ -24,6 +24,7 @@ from raylog.actors.requests import (
 )
 from raylog.storage.buffers import Buffer
 from raylog.storage.state.epochs import EpochEnd
+from raylog.storage.wire import message
 
 __all__ = [
     "READ_COMMITTED",
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 
+@message
 class PartitionMetadata(NamedTuple):
     """A partition as clients know it."""
 
@@ -48,6 +50,7 @@ class PartitionMetadata(NamedTuple):
     node_id: str | None  # Ray's id of the node that serves it; None where none does now
 
 
+@message
 class TopicMetadata(NamedTuple):
     """A topic as clients know it; ``partitions`` by number, none missing."""
 

@@ -55,8 +55,10 @@ from raylog.actors.metadata_history import DIGEST_BYTES
 from raylog.cluster.controller.records import METADATA_LOG
 from raylog.storage.errors import LogLocked
 from raylog.storage.state.controller_epoch import NO_EPOCH
+from raylog.storage.wire import message
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
     """The metadata as it lies in a log dir.
@@ -119,6 +121,7 @@ class Copy:
         return low
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyedDir:
     """What lies in a log dir. ``node_id``: Ray's; ``node``: the node's key.
@@ -155,6 +158,7 @@ class SurveyedDir:
         return f"{self.path} of node {self.node_id[:8]}"
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
     """Where the metadata is. ``new_cluster``: the id of the cluster that begins there, or empty.

@@ -31,6 +31,7 @@ from raylog.cluster.controller.spread import short_key
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import LogDirOffline, LogMissing, RaylogError, TopicIdUnreadable
 from raylog.storage.names import TopicPartition
+from raylog.storage.wire import message
 
 BEING_OPENED = "it is being opened"
 BEING_CREATED = "it is being created"
@@ -82,6 +83,7 @@ MANAGER_LEARNS = "its LogManager does not obey this Controller yet"
 MANAGER_ENDS = "its LogManager was ordered to stop before; the next one begins when it has ended"
 
 
+@message
 class PartitionDescription(NamedTuple):
     """One partition: where it is, or why it is not, and what to do.
 
@@ -96,6 +98,7 @@ class PartitionDescription(NamedTuple):
     todo: str | None = None
 
 
+@message
 class TopicDescription(NamedTuple):
     """One topic."""
 
@@ -107,6 +110,7 @@ class TopicDescription(NamedTuple):
     outdated: tuple[int, ...] = ()
 
 
+@message
 class ClusterDescription(NamedTuple):
     """The cluster as a whole. ``nodes``: id -> None where a LogManager obeys, else why not."""
 

@@ -37,6 +37,7 @@ from raylog.actors.metadata_history import MetadataHistory, common_end
 from raylog.cluster.controller.instructions import AskWhether, Push
 from raylog.cluster.controller.observed import SUSPECT_MS, Observed
 from raylog.cluster.controller.records import ControllerRecord, CopiesRecord, Record, encode
+from raylog.storage.wire import message
 
 # A copy that has everything is asked so often whether it is still there.
 HEARTBEAT_MS = 2_000
@@ -47,6 +48,7 @@ RETRY_MS = 1_000
 LEAVE_MS = 5_000
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyStatus:
     """A node's copy of the metadata.

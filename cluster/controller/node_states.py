@@ -27,6 +27,7 @@ from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import NodeState as WantedState
 from raylog.cluster.controller.spread import NODE_ID_CHARS, short_key
 from raylog.storage.errors import RaylogError
+from raylog.storage.wire import message
 
 # away: it is not in the Ray cluster
 # apart: it is, and takes no part in the broker, for a reason that does not pass by itself
@@ -37,6 +38,7 @@ NodeState = Literal[
 ]
 
 
+@message
 class NodeDescription(NamedTuple):
     """A node of the broker.
 

@@ -28,11 +28,13 @@ from raylog.cluster.controller.records import (
 from raylog.cluster.controller.settings import topic_overrides
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.controller_epoch import NO_EPOCH
+from raylog.storage.wire import message
 
 # The config that a topic has then.
 KEEPING = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFolder:
     """A partition's folder. ``topic_id``: None where it does not say."""
@@ -41,6 +43,7 @@ class FoundFolder:
     topic_id: str | None
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundDir:
     """A log dir and the partitions in it. ``node``: the key of its node, ``node_id`` Ray's.

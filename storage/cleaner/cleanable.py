@@ -23,6 +23,7 @@ from raylog.storage.errors import CleaningAborted, CorruptIndex, CorruptRecord, 
 from raylog.storage.log import Log
 from raylog.storage.records.layout import NO_TIMESTAMP
 from raylog.storage.segment import Segment
+from raylog.storage.wire import message
 
 LogName = TypeVar("LogName")
 
@@ -36,6 +37,7 @@ class SegmentTimes(NamedTuple):
     first_timestamp: int  # of the first batch; -1: none
 
 
+@message
 class LogFacts(NamedTuple):
     """What the choice needs to know of a log.
 

@@ -31,8 +31,10 @@ from raylog.storage.names import TopicPartition
 from raylog.storage.segment import Segment, SegmentId
 from raylog.storage.state.producers import LastRecord
 from raylog.storage.swap import RoundId
+from raylog.storage.wire import message
 
 
+@message
 class LogView(NamedTuple):
     """What another process must know of a log to make one round over it. Picklable."""
 

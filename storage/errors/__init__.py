@@ -66,6 +66,7 @@ from raylog.storage.errors.requests import (
     TransactionCoordinatorFenced,
     UnknownConfigKey,
     UnsupportedCompressionType,
+    UnsupportedMessage,
     UnwritableValue,
 )
 
@@ -120,6 +121,7 @@ __all__ = [
     "UnknownConfigKey",
     "UnknownLogFile",
     "UnsupportedCompressionType",
+    "UnsupportedMessage",
     "UnwritableValue",
     "no_memory",
 ]

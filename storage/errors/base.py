@@ -4,12 +4,15 @@ Every error carries ``code`` (the error code of Kafka's protocol, -1 where Kafka
 ``error_name`` (Kafka's name of it) and ``retriable`` (whether Kafka's clients send a request again
 that was answered with this code). The constructor's arguments are the error's fields, and
 ``__str__`` makes the sentence from them. So an error survives pickling and can cross actors. The
-sentence says what happened and what to do.
+sentence says what happened and what to do. It travels with the error: where the reader is of
+another release of raylog, which lacks the class or has other fields in it, it is a ``RaylogError``
+that says the same.
 
 Codes: Kafka's ``org.apache.kafka.common.protocol.Errors``.
 """
 
 import shlex
+from importlib import import_module
 from typing import Any, ClassVar, Final
 
 # The codes whose exception is a RetriableException in Kafka: a client sends the request again.
@@ -43,6 +46,10 @@ class RaylogError(Exception):
     def __str__(self) -> str:
         return self._filled(self.template)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        kind = type(self)
+        return read_error, (f"{kind.__module__}.{kind.__qualname__}", self.args, str(self))
+
     @property
     def problem(self) -> str:
         """What happened, without what to do."""
@@ -57,3 +64,16 @@ class RaylogError(Exception):
         values = {name: getattr(self, name) for name in self.fields}
         quoted = {f"quoted_{name}": shlex.quote(str(value)) for name, value in values.items()}
         return template.format(**values, **quoted)
+
+
+def read_error(kind: str, args: tuple[Any, ...], sentence: str) -> RaylogError:
+    """The error that another process has raised; a ``RaylogError`` where it is not known here.
+
+    The name of this function and its arguments are part of what two releases say to each other.
+    """
+    module, _, name = kind.rpartition(".")
+    try:
+        error = getattr(import_module(module), name)(*args)
+    except (ImportError, AttributeError, TypeError):
+        return RaylogError(sentence)
+    return error if isinstance(error, RaylogError) else RaylogError(sentence)

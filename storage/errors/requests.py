@@ -28,6 +28,24 @@ class InvalidRecord(RaylogError):
     why: str
 
 
+class UnsupportedMessage(RaylogError):
+    """A message of another release of raylog cannot be read here.
+
+    ``kind``: its class. ``writer``, ``reader``: the releases of the two.
+    """
+
+    code, error_name = 35, "UNSUPPORTED_VERSION"
+    fields = ("kind", "writer", "reader", "why")
+    kind: str
+    writer: str
+    reader: str
+    why: str
+    template = (
+        "raylog {reader} cannot read a {kind} of raylog {writer}: {why}; only releases that are "
+        "one apart work together, see `raylog upgrade status` and install one that is nearer"
+    )
+
+
 class UnwritableValue(RaylogError):
     """A value that Kafka's schema of a message cannot say in this version; nothing was written."""
 

@@ -44,6 +44,7 @@ from raylog.storage.names import SNAPSHOT_SUFFIX, offset_of, segment_file
 from raylog.storage.records.batch import BatchHeader, increment_sequence
 from raylog.storage.records.control import Marker
 from raylog.storage.records.layout import MAX_SEQUENCE
+from raylog.storage.wire import message
 
 # Kafka keeps five, because its producers have at most five requests in flight.
 CACHED_BATCHES = 5
@@ -145,6 +146,7 @@ class ProducerState:
             self.transaction_start = base_offset
 
 
+@message
 class ProducerExpiration(NamedTuple):
     """When producers are forgotten: Kafka's ``producer.id.expiration.*``."""
 

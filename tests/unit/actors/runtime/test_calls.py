@@ -6,11 +6,11 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from ray.exceptions import ActorDiedError, RayTaskError
+from ray.exceptions import ActorDiedError, RaySystemError, RayTaskError
 
 from raylog.actors.errors import ActorAway, NotLeader, RequestTimedOut
 from raylog.actors.runtime.calls import Call, answered, gather, named_error
-from raylog.storage.errors import LogShorterThanFlushed, StorageError
+from raylog.storage.errors import LogShorterThanFlushed, StorageError, UnsupportedMessage
 from tests.harness.futures import Timeline, future_of
 
 
@@ -192,3 +192,11 @@ def test_an_actor_that_failed_otherwise_is_away() -> None:
     )
     assert type(error) is ActorAway
     assert "orders-0 cannot be reached: ValueError: raylog; no; clients retry" in str(error)
+
+
+def test_a_message_of_another_release_that_cannot_be_read_is_told_by_its_name() -> None:
+    unread = UnsupportedMessage("raylog.actors.control.Report", "9.9.0", "0.1.0", "not known")
+    by_ray = RaySystemError(unread, "traceback")
+    assert named_error(by_ray, "it") is unread
+    assert named_error(task_error(by_ray), "it") is unread
+    assert isinstance(named_error(RaySystemError(ValueError("x")), "it"), ActorAway)
