@@ -17,6 +17,7 @@ nobody whose epoch is lower than the highest that it has seen.
 from dataclasses import dataclass
 from typing import Literal
 
+from raylog.actors.levels import FIRST_LEVEL, FIRST_LEVELS, Levels
 from raylog.actors.metadata_history import OLD_EPOCH, EpochStart
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.storage.config import LogConfig
@@ -176,7 +177,8 @@ class Orders:
     and what is not in ``doubts`` is as it shall be: that confirms the config versions in that
     report. A ``report`` of -1 confirms nothing. ``doubts``: logs of which the Controller does not
     know whether they are as they shall be, though it orders nothing. ``number`` rises with each
-    message of a Controller, from 1.
+    message of a Controller, from 1. ``level``: of the cluster; ``software``: the version of raylog
+    that the Controller runs, which knows that level.
 
     A node ignores orders for another life of it, and those whose ``number`` is not higher than the
     last one that it obeyed of this ``controller_epoch``: they are late.
@@ -189,6 +191,8 @@ class Orders:
     report: int
     orders: tuple[Order, ...]
     doubts: frozenset[LogId] = frozenset()
+    level: int = FIRST_LEVEL
+    software: str = ""
     version: int = VERSION
 
 
@@ -278,9 +282,10 @@ class Report:
     for a fresh start. What the disks' page caches hold may stem from the life before. ``ended``:
     this is the last report of a life that ended by order; it says nothing of logs. ``is_ending``:
     it obeys the order to stop, and closes what it serves; the logs are those that are not closed
-    yet. ``software``: the version of raylog that the node runs. ``config_digest``,
-    ``start_digest``: of the broker's config that it obeys (``config_digests.py``): of what it takes
-    while it serves, and of what it has from its start; empty where an older raylog does not say it.
+    yet. ``software``: the version of raylog that the node runs; ``levels``: those that it knows.
+    ``config_digest``, ``start_digest``: of the broker's config that it obeys
+    (``config_digests.py``): of what it takes while it serves, and of what it has from its start;
+    empty where an older raylog does not say it.
     """
 
     node: str
@@ -299,6 +304,7 @@ class Report:
     software: str = ""
     config_digest: str = ""
     start_digest: str = ""
+    levels: Levels = FIRST_LEVELS
     version: int = VERSION
 
 

@@ -36,6 +36,7 @@ from raylog.actors.control import (
     Remove,
     Stop,
 )
+from raylog.actors.levels import LEVELS, Levels
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.config_digests import digest_at_once, digest_by_start, taken_at_once
 from raylog.actors.node.confirmed_logs import ConfirmedLogs
@@ -86,10 +87,18 @@ from raylog.storage.names import TopicPartition
 class NodeMachine:
     """See the module's head. The first event is ``Started``."""
 
-    def __init__(self, *, node: str, life: str, config: BrokerConfig, software: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        node: str,
+        life: str,
+        config: BrokerConfig,
+        software: str = "",
+        levels: Levels = LEVELS,
+    ) -> None:
         """``node``: its key. ``life``: another one for each machine.
 
-        ``software``: the version of raylog, as its reports tell it.
+        ``software``, ``levels``: the version of raylog and what it knows, as its reports tell it.
         """
         self._gate = EpochGate(node, life)
         self._out = Outbox()
@@ -100,7 +109,7 @@ class NodeMachine:
         self._config = config
         self._most_openings = config.num_recovery_threads_per_data_dir
         self._steps = LogSteps(self._book, self._most_openings)
-        self._reports = ReportMaker(node, life, software)
+        self._reports = ReportMaker(node, life, software, levels)
         self._confirmations = ConfirmedLogs()
         self._upkeep = UpkeepSchedule(config)
         self._config_digest, self._start_digest = digest_at_once(config), digest_by_start(config)

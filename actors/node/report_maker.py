@@ -8,6 +8,7 @@ after the last, so that the Controller hears from a node all the time.
 from typing import Any
 
 from raylog.actors.control import DirReport, LogReport, LogState, Report
+from raylog.actors.levels import Levels
 from raylog.actors.node.events import UpkeepKind
 from raylog.actors.node.instructions import Doom, EndLog, MakeFolder, PutAside, StartLog
 from raylog.actors.node.log_book import LogBook, Unnamed
@@ -21,8 +22,9 @@ REPORT_INTERVAL_MS = 3_000
 class ReportMaker:
     """See the module's head."""
 
-    def __init__(self, node: str, life: str, software: str) -> None:
-        self._node, self._life, self._software = node, life, software
+    def __init__(self, node: str, life: str, software: str, levels: Levels) -> None:
+        self._node, self._life = node, life
+        self._software, self._levels = software, levels
         self._logs: dict[TopicPartition, tuple[LogReport, ...]] = {}
         self._made_ms: int | None = None
         self._has_changed = True
@@ -80,6 +82,7 @@ class ReportMaker:
             software=self._software,
             config_digest=config_digest,
             start_digest=start_digest,
+            levels=self._levels,
         )
 
 

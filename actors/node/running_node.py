@@ -21,6 +21,7 @@ from raylog.actors.control import VERSION, Confirmed, Ended, LogId, MetadataKept
 from raylog.actors.errors import UnsupportedVersion
 from raylog.actors.events import event as log_event
 from raylog.actors.events import warn
+from raylog.actors.levels import LEVELS
 from raylog.actors.messages import LogDirStatus, PartitionOffsets, Recovering
 from raylog.actors.metrics import IDLE_EXPORT_INTERVAL_S, Exporter
 from raylog.actors.node.actor_hands import CLOSE_TIMEOUT_S, ActorHands
@@ -363,9 +364,10 @@ class RunningNode:
         self._shell.tell(ReportWanted())
 
     def obey(self, orders: Orders) -> None:
-        """Take orders in; returns at once. Raises UnsupportedVersion."""
+        """Take orders in; returns at once. Raises UnsupportedVersion or UnsupportedLevel."""
         if orders.version > VERSION:
             raise UnsupportedVersion(self._facts.node, orders.version, VERSION)
+        LEVELS.check(orders.level, f"node {self._facts.node}", orders.software)
         self._shell.tell(Ordered(orders=orders))
 
     def failed(self, log: LogId, error: StorageError) -> None:

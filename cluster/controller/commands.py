@@ -19,7 +19,9 @@ from raylog.actors.errors import (
     TopicBusy,
     TopicExists,
     UnknownTopicOrPartition,
+    UpgradeRefused,
 )
+from raylog.actors.levels import LEVELS, Levels
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.config_changes import (
     ConfigChange,
@@ -32,6 +34,7 @@ from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import (
     BrokerConfigRecord,
     DirRecord,
+    LevelRecord,
     NodeState,
     PartitionRecord,
     ProducerIdsRecord,
@@ -41,10 +44,12 @@ from raylog.cluster.controller.records import (
 )
 from raylog.cluster.controller.settings import altered, topic_overrides
 from raylog.cluster.controller.spread import Homes, short_key
+from raylog.cluster.controller.upgrade import releases_of, why_not_ready
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import InvalidConfig, InvalidPartitions, InvalidTopic, LogDirOffline
 from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.names import TopicPartition, check_topic_name, collision_key
+from raylog.storage.wire import RELEASE
 
 # No sum of the nodes' room allows more in one topic: it is more likely a mistake than a wish.
 MAX_PARTITIONS = 10_000
@@ -173,6 +178,17 @@ class AllocateProducerId:
     """A producer id that nobody has had."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalizeUpgrade:
+    """Have the cluster write a newer level. ``without``: keys of nodes that do not report.
+
+    These do not come back, or with a raylog that knows the level: another one is refused.
+    """
+
+    level: int
+    without: frozenset[str] = frozenset()
+
+
 Command = (
     CreateTopic
     | AddPartitions
@@ -186,6 +202,7 @@ Command = (
     | StartNode
     | ApplyConfig
     | AllocateProducerId
+    | FinalizeUpgrade
 )
 
 
@@ -202,17 +219,19 @@ class Commands:
         now_ms: int,
         config: BrokerConfig,
         start: str = "",
+        levels: Levels = LEVELS,
     ) -> None:
-        """``config``: the broker's. ``start``: the id of its start."""
+        """``config``: the broker's. ``start``: the id of its start. ``levels``: those that it knows."""
         self._desired, self._observed = desired, observed
         self._now_ms, self._config, self._start = now_ms, config, start
+        self._levels = levels
 
     def records(self, command: Command) -> tuple[Record, ...]:
         """What the command changes; empty where everything is so already.
 
         Raises InvalidTopic, InvalidPartitions, InvalidConfig, UnknownConfigKey, InvalidRequest,
         TopicExists, TopicBusy, UnknownTopicOrPartition, MoveRunning, NotLeader, NoLogDirs,
-        LogDirOffline or TooManyPartitions.
+        LogDirOffline, TooManyPartitions or UpgradeRefused.
         """
         match command:
             case CreateTopic():
@@ -235,6 +254,8 @@ class Commands:
                 return self._apply_config(command)
             case AllocateProducerId():
                 return (next_producer_ids(self._desired),)
+            case FinalizeUpgrade():
+                return self._finalize(command)
 
     # -- topics ------------------------------------------------------------------------------------
 
@@ -462,6 +483,24 @@ class Commands:
             raise InvalidRequest("node", command.node, why)
         wanted = replace(record, state=wanted_state(command))
         return () if wanted == record else (wanted,)
+
+    # -- upgrades ----------------------------------------------------------------------------------
+
+    def _finalize(self, command: FinalizeUpgrade) -> tuple[Record, ...]:
+        level, wanted = self._desired.level, command.level
+        if wanted == level:
+            return ()
+        if not level < wanted <= self._levels.newest:
+            why = (
+                f"its Controller runs raylog {RELEASE}, which knows levels up to "
+                f"{self._levels.newest}, and no level is ever lowered"
+            )
+            raise UpgradeRefused(level, wanted, why)
+        nodes = releases_of(self._desired, self._observed, self._now_ms)
+        why = why_not_ready(nodes, wanted, command.without)
+        if why:
+            raise UpgradeRefused(level, wanted, why)
+        return (LevelRecord(level=wanted, release=RELEASE),)
 
 
 def wanted_state(command: DrainNode | StopNode | StartNode) -> NodeState:

@@ -15,12 +15,14 @@ What *is*, the LogManagers report (``observed.py``); what follows from the two, 
 from dataclasses import dataclass, field, replace
 
 from raylog.actors.control import LogId
+from raylog.actors.levels import FIRST_LEVEL
 from raylog.cluster.controller.records import (
     BrokerConfigRecord,
     ClusterRecord,
     ControllerRecord,
     CopiesRecord,
     DirRecord,
+    LevelRecord,
     NodeRecord,
     NodeState,
     OldTopicRecord,
@@ -56,10 +58,12 @@ class Desired:
     that of the Controller included; none where nobody has written it down, so that the Controller's
     is the only one. ``copy_dirs``: the ids of their log dirs, in that order. ``is_all_stopped``:
     whether the last record says that the broker was stopped in order. ``broker``: the broker's
-    config; None while it is that of its start.
+    config; None while it is that of its start. ``level``: what the cluster may write
+    (``actors/levels.py``).
     """
 
     cluster_id: str = ""
+    level: int = FIRST_LEVEL
     controller_epoch: int = 0
     copies: tuple[str, ...] = ()
     copy_dirs: tuple[str, ...] = ()
@@ -110,6 +114,8 @@ class Desired:
                 self.copies, self.copy_dirs = record.nodes, record.directories
             case BrokerConfigRecord():
                 self.broker = record
+            case LevelRecord():
+                self.level = record.level
             case OldTopicRecord():
                 self._apply_old_topic(record)
             case OldTopicRemovedRecord():
@@ -283,6 +289,12 @@ class Desired:
     def is_stopped(self, node: str | None) -> bool:
         """Whether a node shall not run, until somebody starts it."""
         return node is not None and self.state_of(node) == "stopped"
+
+    def is_missed(self, node: str) -> bool:
+        """Whether anything is recorded to a node, so that it counts while it is away."""
+        if self.state_of(node) != "online":
+            return True
+        return bool(self.dirs_of(node) or self.logs_without_dir(node))
 
     def keeps_copy(self, node: str) -> bool:
         """Whether records count only when a copy of the metadata on this node has them."""

@@ -34,6 +34,7 @@ from dataclasses import replace
 
 from raylog.actors.control import LogId, Order, Report
 from raylog.actors.errors import NotLeader, OlderMetadata
+from raylog.actors.levels import LEVELS, Levels
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.names import log_manager_name
 from raylog.cluster.controller.charge import Charge
@@ -75,6 +76,7 @@ from raylog.cluster.controller.records import (
     ControllerRecord,
     CopiesRecord,
     DirRecord,
+    LevelRecord,
     NodeRecord,
     NodeState,
     PartitionRecord,
@@ -94,10 +96,10 @@ class ControllerMachine:
     """The Controller.
 
     ``config``: that the broker was started with; ``start``: the id of that start. It counts unless
-    the metadata has a newer one of this start.
+    the metadata has a newer one of this start. ``levels``: those that this raylog knows.
     """
 
-    def __init__(self, config: BrokerConfig, start: str = "") -> None:
+    def __init__(self, config: BrokerConfig, start: str = "", levels: Levels = LEVELS) -> None:
         self._given, self._start_id = config, start
         self._digests: tuple[BrokerConfig, Digests] = config, digests_of(config)
         self._roll = Roll()
@@ -127,6 +129,7 @@ class ControllerMachine:
             charge=self._charge,
             watched=self.watched,
             say=self._say,
+            levels=levels,
         )
 
     @property
@@ -351,6 +354,8 @@ class ControllerMachine:
                         self.watched.under_way(key, frozenset())
                 self._dirty |= set(self.watched.nodes)
                 self._out.append(Note(name="in-charge", fields={"epoch": record.epoch}))
+            case LevelRecord():
+                self._out.append(Note(name="level", fields={"level": record.level}))
             case CopiesRecord():
                 self._out.append(Note(name="metadata-copies", fields={"nodes": record.nodes}))
             case ProducerIdsRecord():
@@ -564,6 +569,7 @@ class ControllerMachine:
                 doubts=self._doubts.get(key, frozenset()),
                 withheld=self._journal.withheld,
                 confirms=is_known and self.failure is None,
+                level=self.desired.level,
             )
             if orders is not None:
                 self.watched.under_way(key, self._telling.under_way(seen.report))

@@ -14,6 +14,7 @@ from contextlib import suppress
 from copy import copy
 from typing import Any
 
+from raylog.actors.levels import LEVELS, Levels
 from raylog.actors.metadata_history import MetadataHistory
 from raylog.actors.node.metadata_copy import CONFIG, all_batches, batches_from, values_of
 from raylog.actors.partition.locking import lock_patiently
@@ -22,6 +23,7 @@ from raylog.cluster.controller.putting import put_away, put_copy
 from raylog.cluster.controller.records import (
     ClusterRecord,
     ControllerRecord,
+    LevelRecord,
     Record,
     decode,
     encode,
@@ -46,6 +48,7 @@ from raylog.storage.records.scan import next_offset
 from raylog.storage.state.controller_epoch import NO_EPOCH
 from raylog.storage.state.properties import random_id, read_meta
 from raylog.storage.wholeness import check_whole
+from raylog.storage.wire import RELEASE
 
 # One read of the replay.
 REPLAY_BYTES = 1 << 20
@@ -62,6 +65,7 @@ class MetadataLog:
         *,
         new_cluster: str = "",
         least_epoch: int = NO_EPOCH,
+        levels: Levels = LEVELS,
     ) -> None:
         """Open the log in ``log_dir``. ``new_cluster``: the id of the cluster that begins there;
         what cannot be read is kept as ``-stray`` then.
@@ -71,9 +75,11 @@ class MetadataLog:
 
         Without it the log must exist, and none of its records may be damaged: LogMissing. Where
         the record of the cluster's id is lost it is written again, as the log dir has it. Raises
-        also LogLocked, InvalidLogDir, CorruptRecord where a newer raylog wrote it,
-        and StorageError.
+        also LogLocked, InvalidLogDir, UnsupportedLevel where this raylog does not know the level of
+        the cluster, CorruptRecord where a newer raylog wrote it, and StorageError. ``levels``:
+        those that it knows.
         """
+        self._levels = levels
         self._fs, self._clock, self._log_dir = fs, clock, log_dir
         self._reserve = Reserve(fs, log_dir)
         self.folder = os.path.join(log_dir, str(METADATA_PARTITION))
@@ -119,9 +125,11 @@ class MetadataLog:
         self.desired = Desired()
         count = 0
         try:
-            for record in records_of(self._log):
+            for record in records_of(self._log, self._levels):
                 self.desired.apply(record)
                 count += 1
+            if count:
+                self._levels.check(self.desired.level, self.folder)
         except BaseException:
             self._let_go()
             raise
@@ -166,6 +174,9 @@ class MetadataLog:
         records: list[Record] = [ClusterRecord(cluster_id=cluster_id)]
         if least_epoch > self.desired.controller_epoch:
             records.append(ControllerRecord(epoch=least_epoch, node=""))
+        is_new = not self._log.log_end_offset
+        if is_new and self._levels.newest != self.desired.level:
+            records.append(LevelRecord(level=self._levels.newest, release=RELEASE))
         self.append(records)
         for record in records:
             self.desired.apply(record)
@@ -259,10 +270,10 @@ class MetadataLog:
             self._let_go()
 
 
-def records_of(log: Log) -> Iterator[Record]:
-    """All records of the metadata log, in their order. Raises CorruptRecord."""
+def records_of(log: Log, levels: Levels = LEVELS) -> Iterator[Record]:
+    """All records of the metadata log, in their order. Raises as ``decode``."""
     for value in _values_of(log):
-        yield decode(value)
+        yield decode(value, levels)
 
 
 def _values_of(log: Log) -> Iterator[bytes]:

@@ -22,7 +22,6 @@ from raylog.cluster.controller.describe import (
     problem_of,
     why_not_obeying,
 )
-from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import NodeState as WantedState
 from raylog.cluster.controller.spread import NODE_ID_CHARS, short_key
@@ -250,12 +249,5 @@ def keys_of(snapshot: Snapshot) -> set[str]:
     One that is away counts while it has log dirs, shall make partitions, or is drained or stopped.
     """
     desired = snapshot.desired
-    missed = {key for key in desired.nodes if _is_missed(desired, key)}
+    missed = {key for key in desired.nodes if desired.is_missed(key)}
     return {*snapshot.observed, *missed}
-
-
-def _is_missed(desired: Desired, key: str) -> bool:
-    """Whether anything is recorded to a node."""
-    if desired.state_of(key) != "online":
-        return True
-    return bool(desired.dirs_of(key) or desired.logs_without_dir(key))

@@ -17,6 +17,7 @@ from copy import copy
 from typing import NamedTuple
 
 from raylog.actors.errors import NoLogDirs, NotController
+from raylog.actors.levels import Levels
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.begun import Begun, partition_named, undone
 from raylog.cluster.controller.charge import Charge
@@ -27,6 +28,7 @@ from raylog.cluster.controller.commands import (
     CancelMove,
     Command,
     Commands,
+    FinalizeUpgrade,
     LogDirOnline,
 )
 from raylog.cluster.controller.config_changes import ConfigChange
@@ -50,6 +52,7 @@ class Wanted(NamedTuple):
 
 class Pending:
     """``config``: the broker's, of now; ``start``: the id of its start. ``say``: gives an answer.
+    ``levels``: those that this raylog knows.
 
     The others are the machine's, and only looked at.
     """
@@ -63,10 +66,12 @@ class Pending:
         charge: Charge,
         watched: Watched,
         say: Callable[[Answer], None],
+        levels: Levels,
     ) -> None:
         self.ids = ProducerIds()
         self._desired = Desired()
         self._config, self._start, self._say = config, start, say
+        self._levels = levels
         self._changes: dict[int, tuple[ConfigChange, ...]] = {}  # of configs, by request
         self._journal, self._charge, self._watched = journal, charge, watched
         self._commands: deque[Asked] = deque()
@@ -206,7 +211,9 @@ class Pending:
         return records
 
     def _judged(self, now_ms: int) -> Commands:
-        return Commands(self._desired, self._watched.nodes, now_ms, self._config(), self._start)
+        return Commands(
+            self._desired, self._watched.nodes, now_ms, self._config(), self._start, self._levels
+        )
 
     def _has_answered_id(self, request: int) -> bool:
         """Whether there was a producer id left. NotLeader where none may be handed out."""
@@ -241,6 +248,8 @@ class Pending:
         match command:
             case AllocateProducerId():
                 self._say(Answer(request=request, value=self._first_id()))
+            case FinalizeUpgrade():
+                self._say(Answer(request=request, value=self._desired.level))
             case CancelMove():
                 partition = partition_named(self._desired, command.name, command.number)
                 self._say(Answer(request=request, value=partition))

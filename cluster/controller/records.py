@@ -16,6 +16,7 @@ kind's layout::
     {kind: copies,            v: 1, nodes, dirs}          the copies that count, from here on
     {kind: broker-config,     v: 1, config: {key: value}, version, start}
     {kind: stopped,           v: 1}                       the last record before an orderly stop
+    {kind: level,             v: 1, level, release}       what may be written, from here on
 
 An older raylog wrote topics with their partitions in one record, and knew no epochs; these are
 still read::
@@ -36,6 +37,7 @@ from typing import Any, Literal
 import msgpack
 
 from raylog.actors.control import LogId
+from raylog.actors.levels import LEVELS, Levels
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.config_digests import values_of
 from raylog.storage.errors import CorruptRecord, InvalidConfig
@@ -192,6 +194,18 @@ class StoppedRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LevelRecord:
+    """The cluster is of this level from here on; see ``actors/levels.py``.
+
+    ``release``: of raylog that has written it, and knows the level. Without one of these records a
+    cluster is of FIRST_LEVEL.
+    """
+
+    level: int
+    release: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OldTopicRecord:
     """A topic with a log dir for each partition, all of which serve (version 1)."""
 
@@ -219,6 +233,7 @@ Record = (
     | CopiesRecord
     | BrokerConfigRecord
     | StoppedRecord
+    | LevelRecord
     | OldTopicRecord
     | OldTopicRemovedRecord
 )
@@ -268,6 +283,8 @@ def _fields_of(record: Record) -> dict[str, Any]:
             return {"kind": "broker-config", "v": 1, "config": values_of(record.config), **values}
         case StoppedRecord():
             return {"kind": "stopped", "v": 1}
+        case LevelRecord():
+            return {"kind": "level", "v": 1, "level": record.level, "release": record.release}
     raise AssertionError(f"{record} is of version 1, which nobody writes")
 
 
@@ -314,8 +331,12 @@ def _log_fields(log: LogId) -> dict[str, Any]:
 # -- from bytes ------------------------------------------------------------------------------------
 
 
-def decode(value: bytes) -> Record:
-    """The record in a value. CorruptRecord if there is none, or a newer raylog wrote it."""
+def decode(value: bytes, levels: Levels = LEVELS) -> Record:
+    """The record in a value. CorruptRecord if there is none, or a newer raylog wrote it.
+
+    ``levels``: those that this raylog knows. Raises UnsupportedLevel where the cluster goes to a
+    newer one: what follows may not be read.
+    """
     try:
         fields = msgpack.unpackb(value)
     except ValueError as error:
@@ -328,10 +349,13 @@ def decode(value: bytes) -> Record:
         why = f"a newer raylog wrote a {kind!r} record of version {version}; use that raylog"
         raise CorruptRecord(METADATA_LOG, why)
     try:
-        return reader(fields)
+        record = reader(fields)
     except (InvalidConfig, KeyError, TypeError, ValueError) as error:
         why = f"a {kind} record of version {version} lacks something ({error!r})"
         raise CorruptRecord(METADATA_LOG, why) from error
+    if isinstance(record, LevelRecord) and record.level > levels.newest:
+        levels.check(record.level, METADATA_LOG, record.release)
+    return record
 
 
 def _read_dir(fields: Mapping[str, Any]) -> DirRecord:
@@ -410,4 +434,5 @@ _READERS: dict[tuple[object, object], Callable[[Mapping[str, Any]], Record]] = {
         start=fields["start"],
     ),
     ("stopped", 1): lambda fields: StoppedRecord(),
+    ("level", 1): lambda fields: LevelRecord(level=fields["level"], release=fields["release"]),
 }

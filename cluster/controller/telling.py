@@ -9,6 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from raylog.actors.control import LogId, LogReport, Order, Orders, Report, SetAside
+from raylog.actors.levels import FIRST_LEVEL
+from raylog.storage.wire import RELEASE
 
 FIRST_DELAY_MS = 1_000
 # What was mended is noticed within a minute.
@@ -161,12 +163,13 @@ class Telling:
         doubts: frozenset[LogId] = frozenset(),
         withheld: frozenset[LogId] = frozenset(),
         confirms: bool = True,
+        level: int = FIRST_LEVEL,
     ) -> Orders | None:
         """The message that is due to a node; None where there is none.
 
         ``wanted``: what the plan orders. ``withheld``: logs that must not be ordered anything now,
         since a record about them is being written. ``doubts``: others that are not confirmed.
-        ``confirms``: False where nothing is.
+        ``confirms``: False where nothing is. ``level``: of the cluster.
         """
         line = self._lines[report.node, report.life]
         allowed = [order for order in wanted if log_of(order) not in withheld]
@@ -201,6 +204,8 @@ class Telling:
             report=report.number if confirms else -1,
             orders=(*steady, *tries),
             doubts=doubts | withheld & {entry.log for entry in report.logs},
+            level=level,
+            software=RELEASE,
         )
 
     def validate(self) -> None:
