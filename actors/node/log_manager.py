@@ -48,6 +48,7 @@ from raylog.actors.runtime.handles import end_own_actor
 from raylog.actors.runtime.names import log_manager_name
 from raylog.actors.runtime.nodes import is_restarted, own_name, own_node
 from raylog.actors.runtime.ray_metrics import ray_metric
+from raylog.actors.runtime.release import end_if_replaced
 from raylog.storage.clock import SteadyClock, SystemClock
 from raylog.storage.errors import RaylogError, StorageError
 from raylog.storage.files import RealFileSystem
@@ -92,6 +93,7 @@ class LogManagerImpl:
 
     def __init__(self, spec: NodeSpec) -> None:
         """Returns at once. After a restart by Ray the node begins in a thread."""
+        end_if_replaced()
         set_up_logs(own_name())
         self._spec = spec
         self._config = spec.config  # that it begins with

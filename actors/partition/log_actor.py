@@ -71,6 +71,7 @@ from raylog.actors.requests import (
     records_in,
 )
 from raylog.actors.runtime.ray_metrics import ray_metric
+from raylog.actors.runtime.release import end_if_replaced
 from raylog.storage.buffers import Buffer
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
@@ -90,6 +91,7 @@ class LogActorImpl:
 
     def __init__(self, spec: LogSpec, own: LivingLog | None = None) -> None:
         """``own``: the log and its life; None makes those of this Ray actor."""
+        end_if_replaced()
         own = own or _own_log(spec)
         # Each request needs these.
         self._topic_id, self._topic_partition = spec.topic_id, spec.partition

@@ -19,6 +19,7 @@ from raylog.actors.node_messages import UpkeepOrder
 from raylog.actors.partition.locking import lock_patiently
 from raylog.actors.runtime.nodes import own_name, own_node
 from raylog.actors.runtime.ray_metrics import ray_metric
+from raylog.actors.runtime.release import end_if_replaced
 from raylog.actors.upkeep.compactor import Compactor
 from raylog.actors.upkeep.node_logs import NodeLogs
 from raylog.actors.upkeep.orders import OrderGate
@@ -31,6 +32,7 @@ class CompactionActorImpl:
     """The methods that brokers and LogManagers call."""
 
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
+        end_if_replaced()
         set_up_logs(own_name())
         own = own_node()
         node, fs = NodeLogs(namespace, own.key), RealFileSystem()

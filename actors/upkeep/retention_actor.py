@@ -17,6 +17,7 @@ from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node_messages import UpkeepOrder
 from raylog.actors.runtime.nodes import own_name, own_node
 from raylog.actors.runtime.ray_metrics import ray_metric
+from raylog.actors.runtime.release import end_if_replaced
 from raylog.actors.upkeep.node_logs import NodeLogs
 from raylog.actors.upkeep.orders import OrderGate
 from raylog.actors.upkeep.retention import Retention
@@ -28,6 +29,7 @@ class RetentionActorImpl:
     """The methods that brokers and LogManagers call."""
 
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
+        end_if_replaced()
         set_up_logs(own_name())
         node = own_node()
         self._retention = Retention(NodeLogs(namespace, node.key), node.node_id, SystemClock())

@@ -22,6 +22,7 @@ from raylog.cluster.cli import (
     produce,
     status,
     topics,
+    upgrade,
     upkeep,
 )
 from raylog.storage.errors import RaylogError
@@ -45,6 +46,7 @@ app.add_typer(topics.app, name="topic")
 app.add_typer(disks.app, name="partition")
 app.add_typer(disks.dirs_app, name="log-dirs")
 app.add_typer(nodes.app, name="node")
+app.add_typer(upgrade.app, name="upgrade")
 app.add_typer(configs.app, name="config")
 app.add_typer(metadata.app, name="metadata")
 app.command()(produce.produce)

@@ -25,6 +25,7 @@ from raylog.cluster.controller.commands import (
     CreateTopic,
     DeleteTopic,
     DrainNode,
+    FinalizeUpgrade,
     LogDirOnline,
     MovePartition,
     StartNode,
@@ -55,6 +56,7 @@ from raylog.cluster.controller.requests import Requests
 from raylog.cluster.controller.rolling import digests_of, outdated_nodes
 from raylog.cluster.controller.settings import topic_entries
 from raylog.cluster.controller.spread import short_key
+from raylog.cluster.controller.upgrade import UpgradeStatus, upgrade_status
 from raylog.storage.errors import LogDirOffline, RaylogError
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.properties import random_id
@@ -113,6 +115,10 @@ class Lookups:
     def numbers(self) -> dict[str, float]:
         """The Controller's metrics; see ``meters.py``."""
         return numbers(self._snapshot())
+
+    def upgrade_status(self) -> UpgradeStatus:
+        """What each node runs, and the level of the cluster."""
+        return upgrade_status(self._snapshot())
 
     def describe_nodes(self) -> list[NodeDescription]:
         return describe_node_list(self._snapshot(), self._problems(), self._others())
@@ -327,6 +333,18 @@ class Commanding:
         key = self._node(node)
         described = self._operate(StartNode(node=key), key)
         return described._replace(not_serving=not_serving(self._snapshot(), key))
+
+    def finalize_upgrade(self, level: int, without: Sequence[str] = ()) -> int:
+        """Have the cluster write a newer level, which nothing undoes; returns its level.
+
+        ``without``: nodes that do not report and need not, as of ``key_of``. Raises UpgradeRefused
+        with nothing changed, and InvalidRequest for a node that is not known.
+        """
+        keys = frozenset(self._node(name) for name in without)
+        command = FinalizeUpgrade(level=level, without=keys)
+        finalized = self._ask(command, f"level {level}", CALL_TIMEOUT_S)
+        assert isinstance(finalized, int), finalized
+        return finalized
 
     def _node(self, name: str) -> str:
         snapshot = self._snapshot()

@@ -221,7 +221,10 @@ class Commands:
         start: str = "",
         levels: Levels = LEVELS,
     ) -> None:
-        """``config``: the broker's. ``start``: the id of its start. ``levels``: those that it knows."""
+        """``config``: the broker's; ``start``: the id of its start.
+
+        ``levels``: those that this raylog knows.
+        """
         self._desired, self._observed = desired, observed
         self._now_ms, self._config, self._start = now_ms, config, start
         self._levels = levels

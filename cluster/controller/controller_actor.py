@@ -34,6 +34,7 @@ from raylog.actors.metrics import Exporter, export_for_ever
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.nodes import is_restarted, own_name, own_node, own_node_id
 from raylog.actors.runtime.ray_metrics import ray_metric
+from raylog.actors.runtime.release import end_if_replaced
 from raylog.cluster.client.connection import TopicMetadata
 from raylog.cluster.controller.config_changes import AppliedConfig
 from raylog.cluster.controller.copies import Home
@@ -53,10 +54,12 @@ from raylog.cluster.controller.settings import broker_entries
 from raylog.cluster.controller.shell import again_until_open
 from raylog.cluster.controller.starting import RunningController
 from raylog.cluster.controller.stopping import stop_nodes
+from raylog.cluster.controller.upgrade import UpgradeStatus
 from raylog.storage.clock import SystemClock
 from raylog.storage.errors import RaylogError, StorageError
 from raylog.storage.files import RealFileSystem
 from raylog.storage.names import TopicPartition
+from raylog.storage.state.properties import random_id
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +80,9 @@ class ControllerImpl:
 
     def __init__(self, namespace: str, config: BrokerConfig, start_id: str = "") -> None:
         """``config``: that the broker is started with; ``start_id``: another one for each start."""
+        end_if_replaced()
         self._namespace, self._config, self._start_id = namespace, config, start_id
+        self._life = random_id()  # of this process
         self._current = Current[RunningController](NotController("the broker", "it is starting"))
         self._reach = RayReach(namespace, config, is_on_node=True)
         self._lock = threading.Lock()  # of the next
@@ -180,6 +185,9 @@ class ControllerImpl:
             pause_s = LINGER_S
             timer = threading.Timer(pause_s, self._end_process)
         warn(logger, "controller-ends", why=error, again_s=pause_s)
+        self._begin_timer(timer)
+
+    def _begin_timer(self, timer: threading.Timer) -> None:
         timer.daemon = True
         try:
             timer.start()
@@ -197,6 +205,21 @@ class ControllerImpl:
         """Ray starts the actor again, and the locks go with the process."""
         if not self._current.stopped.is_set():
             os._exit(1)
+
+    @ray.method(concurrency_group="life")
+    def restart(self, life: str) -> None:
+        """End this process in order; Ray starts another, with the raylog that is installed there.
+
+        ``life``: as ``upgrade_status`` tells it. Nothing is done where that one has ended.
+        """
+        if life != self._life:
+            return
+        told = "its Controller is restarted"
+        why_not, why = NotController("the broker", told), NotLeader("the broker", told)
+        try:
+            self._current.retire(why_not, why)
+        finally:
+            self._begin_timer(threading.Timer(LINGER_S, self._end_process))
 
     @ray.method(concurrency_group="life")
     def shutdown(self) -> bool:
@@ -301,6 +324,10 @@ class ControllerImpl:
     def apply_config(self, config: Mapping[str, Any], validate_only: bool = False) -> AppliedConfig:
         return self._running().commanding.apply_config(config, validate_only)
 
+    @ray.method(concurrency_group="commands")
+    def finalize_upgrade(self, level: int, without: Sequence[str] = ()) -> int:
+        return self._running().commanding.finalize_upgrade(level, without)
+
     @ray.method(concurrency_group="ids")
     def allocate_producer_id(self) -> int:
         return self._running().commanding.allocate_producer_id()
@@ -331,6 +358,11 @@ class ControllerImpl:
     def describe_nodes(self) -> list[NodeDescription]:
         """Every node that the broker has, and what an operator has ordered of it."""
         return self._running().lookups.describe_nodes()
+
+    @ray.method(concurrency_group="lookups")
+    def upgrade_status(self) -> UpgradeStatus:
+        """What each node runs, what this actor runs, and the level of the cluster."""
+        return self._running().lookups.upgrade_status()._replace(life=self._life)
 
     @ray.method(concurrency_group="lookups")
     def log_dirs(self) -> list[LogDirStatus]:

@@ -22,6 +22,7 @@ from raylog.cluster.controller.describe import (
 )
 from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.node_states import NodeDescription
+from raylog.cluster.controller.upgrade import UpgradeStatus
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
 
@@ -63,6 +64,16 @@ class ControllerStub:
 
     def start_node(self, node: str) -> Call[NodeDescription]:
         return Call(self.handle.start_node.remote(node), f"starting node {node}")
+
+    def upgrade_status(self) -> Call[UpgradeStatus]:
+        return Call(self.handle.upgrade_status.remote(), "the releases of the nodes")
+
+    def finalize_upgrade(self, level: int, without: Sequence[str] = ()) -> Call[int]:
+        call = self.handle.finalize_upgrade.remote(level, without)
+        return Call(call, f"going to level {level}")
+
+    def restart(self, life: str) -> Call[None]:
+        return Call(self.handle.restart.remote(life), "restarting the Controller")
 
     def log_dirs(self) -> Call[list[LogDirStatus]]:
         return Call(self.handle.log_dirs.remote(), "the log dirs")

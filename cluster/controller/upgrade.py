@@ -41,7 +41,7 @@ class UpgradeStatus(NamedTuple):
     """How far an upgrade has come.
 
     ``level``: of the cluster. ``release``, ``levels``: of the Controller, which runs on the node
-    ``controller``, as the node's key.
+    ``controller``, as the node's key. ``life``: of its process; another one after each restart.
     """
 
     level: int
@@ -49,6 +49,7 @@ class UpgradeStatus(NamedTuple):
     levels: Levels
     controller: str
     nodes: tuple[NodeRelease, ...]
+    life: str = ""
 
     @property
     def is_final(self) -> bool:
