@@ -22,6 +22,7 @@ from raylog.actors.control import (
     SetAside,
     Stop,
 )
+from raylog.actors.levels import LEVELS
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.config_digests import digest_at_once, digest_by_start, taken_at_once
 from raylog.actors.runtime.names import log_actor_name, log_manager_name
@@ -64,6 +65,7 @@ class PerfectNode:
         }
         self.logs: dict[tuple[LogId, str], LogReport] = {}
         self.number = 0
+        self.software, self.levels = "", LEVELS
         self.is_restarted = False
         self.epoch, self.obeyed = 0, -1
         self.set_aside: list[SetAside] = []
@@ -94,6 +96,8 @@ class PerfectNode:
             room=self.room,
             is_restarted=self.is_restarted,
             is_ending=self.is_ending,
+            software=self.software,
+            levels=self.levels,
             upkeep=self.upkeep,
             upkeep_needed=self.upkeep_needed,
             config_digest=digest_at_once(self.config) if self.config else "",

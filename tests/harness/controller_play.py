@@ -34,6 +34,7 @@ from raylog.actors.control import (
     SetAside,
     Stop,
 )
+from raylog.actors.levels import LEVELS
 from raylog.actors.metadata_history import MetadataHistory
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.metadata_copy import MetadataCopy
@@ -73,6 +74,7 @@ from raylog.cluster.controller.records import (
     ControllerRecord,
     CopiesRecord,
     DirRecord,
+    LevelRecord,
     NodeRecord,
     PartitionRecord,
     PartitionRemovedRecord,
@@ -109,6 +111,7 @@ class Play:
         self.answers: dict[int, Answer] = {}
         self.silent: set[str] = set()  # nodes that hang
         self.away: set[str] = set()  # nodes that are not in the Ray cluster
+        self.levels = LEVELS  # that the raylog of the next Controller knows
         self.begin()
 
     def begin(self, *, accepts_older: bool = False, least_epoch: int = -1) -> None:
@@ -117,7 +120,7 @@ class Play:
         ``accepts_older``: it may be older metadata, as somebody has said. ``least_epoch``: of its
         own node's log dirs.
         """
-        self.machine = ControllerMachine(self.config, self.start_id)
+        self.machine = ControllerMachine(self.config, self.start_id, self.levels)
         self.mail: dict[str, Orders] = {}
         self.pushes: dict[str, Push] = {}
         self.is_asking = False
@@ -125,7 +128,7 @@ class Play:
         self.is_reserve_wanted = False
         desired = Desired()
         for value in self.disk:
-            desired.apply(decode(value))
+            desired.apply(decode(value, self.levels))
         self.does(
             Started(
                 desired=desired,
@@ -471,6 +474,8 @@ def record_line(record: Record) -> str:
             return f"config {version_line(record.version)}"
         case StoppedRecord():
             return "stopped"
+        case LevelRecord():
+            return f"level {record.level}"
     return str(record)
 
 

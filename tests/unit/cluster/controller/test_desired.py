@@ -15,6 +15,7 @@ from raylog.cluster.controller.records import (
     ControllerRecord,
     CopiesRecord,
     DirRecord,
+    LevelRecord,
     NodeRecord,
     OldTopicRecord,
     OldTopicRemovedRecord,
@@ -60,6 +61,7 @@ RECORDS: list[Record] = [
         start="s",
     ),
     StoppedRecord(),
+    LevelRecord(level=1, release="0.1.0"),
 ]
 OLD = (OldTopicRecord, OldTopicRemovedRecord)
 

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from raylog.actors.control import LogId
+from raylog.actors.errors import UnsupportedLevel
+from raylog.actors.levels import Levels
 from raylog.cluster.controller.copies import choose
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.records import (
+    LevelRecord,
     PartitionRecord,
     PartitionRemovedRecord,
     ProducerIdsRecord,
@@ -38,6 +41,7 @@ from raylog.storage.records.encode import encode_records
 from raylog.storage.state.properties import MetaProperties, random_id, write_meta
 from raylog.storage.testing.clock import T0, ManualClock
 from raylog.storage.testing.memory import MemoryFile, MemoryFileSystem, Stopped, Survives
+from raylog.storage.wire import RELEASE
 from tests.harness.old_metadata import (
     old_cluster,
     old_producer_ids,
@@ -545,3 +549,51 @@ def test_a_shortage_that_has_left_records_behind_is_no_shortage_any_more(
     with pytest.raises(StorageError):
         log.append([ids(1000)])
     log.close()
+
+
+# -- the level of the cluster ----------------------------------------------------------------------
+
+OLD, NEW, NEWEST = Levels(1, 1), Levels(1, 2), Levels(2, 3)
+
+
+def of_release(fs: MemoryFileSystem, levels: Levels) -> MetadataLog:
+    """Opened by a release that knows these levels."""
+    return MetadataLog(fs, ManualClock(), "/disk/log", new_cluster=CLUSTER, levels=levels)
+
+
+def level_of(fs: MemoryFileSystem, levels: Levels) -> int:
+    log = of_release(fs, levels)
+    log.close()
+    return log.desired.level
+
+
+def test_a_new_cluster_begins_at_the_newest_level(fs: MemoryFileSystem) -> None:
+    assert level_of(fs, NEWEST) == 3
+    assert level_of(fs, NEWEST) == 3
+
+
+def test_a_cluster_stays_at_its_level_when_a_newer_release_opens_it(fs: MemoryFileSystem) -> None:
+    assert level_of(fs, OLD) == 1
+    assert level_of(fs, NEW) == 1
+    assert level_of(fs, OLD) == 1
+
+
+def test_a_level_that_the_release_does_not_know_yet_is_refused_by_name(
+    fs: MemoryFileSystem,
+) -> None:
+    level_of(fs, NEW)
+    for _ in range(2):  # it is unlocked again
+        with pytest.raises(UnsupportedLevel, match=f"of level 2.*install raylog {RELEASE} there"):
+            of_release(fs, OLD)
+    assert level_of(fs, NEW) == 2
+
+
+def test_a_level_that_the_release_knows_no_more_is_refused_by_name(fs: MemoryFileSystem) -> None:
+    level_of(fs, OLD)
+    with pytest.raises(UnsupportedLevel, match=r"of level 1.*install raylog 0\.1\.0 there"):
+        of_release(fs, NEWEST)
+    log = of_release(fs, OLD)
+    log.append([LevelRecord(level=2, release="1.0.0")])
+    with suppress(RaylogError):
+        log.close()
+    assert level_of(fs, NEWEST) == 2
