@@ -11,7 +11,6 @@ import pytest
 from raylog.actors.errors import UpgradeRefused
 from raylog.actors.levels import Levels
 from raylog.cluster import start as start_module
-from raylog.cluster import upgrading as upgrading_module
 from raylog.cluster.broker import Broker
 from raylog.cluster.client.commanding import Command
 from raylog.cluster.controller.stub import ControllerStub
@@ -84,7 +83,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Given:
         monkeypatch.setattr(start_module, "connect", lambda *_, **__: broker)
         return broker
 
-    monkeypatch.setattr(upgrading_module.time, "sleep", lambda _: None)
+    monkeypatch.setattr("time.sleep", lambda _: None)
     return connect
 
 
