@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import ray
 
 from raylog.actors.control import Confirmed, LogId, MetadataKept, MetadataPush, Orders
-from raylog.actors.errors import LabelShared, NotLeader
+from raylog.actors.errors import LabelShared, NotLeader, UnsupportedLevel
 from raylog.actors.events import event, set_up_logs, warn
 from raylog.actors.messages import LogDirStatus, Recovering
 from raylog.actors.metrics import Exporter
@@ -238,9 +238,14 @@ class LogManagerImpl:
     def obey(self, orders: Orders) -> None:
         """Take orders in; returns at once. What became of them is in the reports.
 
-        Raises NotLeader before the node has begun, with what keeps it from that.
+        Raises NotLeader before the node has begun, with what keeps it from that, and
+        UnsupportedLevel: where another raylog is installed by now, the next process runs that.
         """
-        self._running().obey(orders)
+        try:
+            self._running().obey(orders)
+        except UnsupportedLevel:
+            end_if_replaced()
+            raise
 
     @ray.method(concurrency_group="control")
     def failed(self, log: LogId, error: StorageError) -> None:

@@ -166,7 +166,11 @@ class ControllerImpl:
     def _open_once(self) -> None:
         node = own_node()
         node.check_alone()
-        self._open(self._find_home(Wanted(known=self._known)))
+        try:
+            self._open(self._find_home(Wanted(known=self._known)))
+        except RaylogError:
+            end_if_replaced()  # the next process runs what is installed by now
+            raise
 
     def _find_home(self, wanted: Wanted) -> Home:
         return begin_home(self._reach, RealFileSystem(), SystemClock(), wanted)

@@ -70,8 +70,10 @@ class Nodes:
         cpus: int,
         object_store_bytes: int | None,
         has_labels: bool,
+        has_packages: bool = False,
     ) -> None:
         self.temp_dir = temp_dir
+        self._has_packages = has_packages
         self._disks, self._dirs_a_node = disks, dirs_a_node
         self._cpus, self._object_store_bytes = cpus, object_store_bytes
         self._has_labels = has_labels
@@ -100,10 +102,10 @@ class Nodes:
 
     def _arguments(self, name: str, disk: str, label: str) -> dict[str, Any]:
         (self._disks / disk).mkdir(parents=True, exist_ok=True)
-        arguments: dict[str, Any] = {
-            "num_cpus": self._cpus,
-            "env_vars": {LOG_DIRS_VARIABLE: ",".join(self.log_dirs(disk))},
-        }
+        variables = {LOG_DIRS_VARIABLE: ",".join(self.log_dirs(disk))}
+        if self._has_packages:
+            variables["PYTHONPATH"] = str(self._packages(disk))
+        arguments: dict[str, Any] = {"num_cpus": self._cpus, "env_vars": variables}
         if self._object_store_bytes is not None:
             arguments["object_store_memory"] = self._object_store_bytes
         if self._has_labels:
@@ -127,6 +129,19 @@ class Nodes:
     def log_dirs(self, disk: str) -> list[str]:
         """The log dirs on the disks of that name."""
         return [str(self._disks / disk / log_dir) for log_dir in self._dirs_a_node]
+
+    def _packages(self, disk: str) -> Path:
+        return self._disks / disk / "packages"
+
+    def install(self, disk: str, package: Path) -> None:
+        """What the processes of the node import as ``raylog`` from now on, if they begin now.
+
+        Only where each node has packages of its own. ``package``: the folder of a copy of raylog.
+        """
+        packages = self._packages(disk)
+        packages.mkdir(parents=True, exist_ok=True)
+        (packages / "next").symlink_to(package, target_is_directory=True)
+        (packages / "next").replace(packages / "raylog")
 
     # -- the life of a node ------------------------------------------------------------------------
 
@@ -212,9 +227,14 @@ def running_nodes(
     cpus: int = 4,
     object_store_bytes: int | None = None,
     has_labels: bool = False,
+    package: Path | None = None,
     detection: FailureDetection = FAST_DETECTION,
 ) -> Iterator[Nodes]:
     """A cluster of a head; ``Nodes.add`` adds to it.
+
+    ``package``: the copy of raylog that the head imports; each node has packages of its own then,
+    to be installed before it is added (``Nodes.install``). Ray has its processes import from the
+    driver's working directory first: there must be no raylog in it.
 
     In any case the cluster ends, and only its disks are left.
     """
@@ -226,7 +246,10 @@ def running_nodes(
             cpus=cpus,
             object_store_bytes=object_store_bytes,
             has_labels=has_labels,
+            has_packages=package is not None,
         )
+        if package is not None:
+            nodes.install(HEAD, package)
         try:
             nodes.begin()
             yield nodes

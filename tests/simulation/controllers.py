@@ -51,7 +51,7 @@ class SimController:
         self.is_alive, self.is_paused = True, False
         self.trouble_ms = 0  # when it was paused last, or a record waited for a copy for long
         self._level_ms = 0  # when no record waited for a copy
-        self.machine = ControllerMachine(world.broker_config)
+        self.machine = ControllerMachine(world.broker_config, levels=world.node(node).levels)
         self._waiting: list[Event] = []  # while it is paused
         self.generation = world.metadata.generation
         self._own_dir = world.node(node).dirs[0].directory_id

@@ -8,6 +8,7 @@ from raylog.cluster.controller.records import Record, decode, encode
 from raylog.storage.errors import DiskFull, RaylogError, StorageError
 from raylog.storage.records.encode import encode_records
 from raylog.storage.testing.clock import T0
+from tests.simulation.upgrades import NEW
 
 PATH = "/metadata"
 # So many appends find room on a full disk.
@@ -38,7 +39,7 @@ class MetadataDisk:
         return self.generation > 0
 
     def records(self) -> list[Record]:
-        return [decode(value) for value in self._log]
+        return [decode(value, NEW) for value in self._log]
 
     def append(
         self, records: Sequence[Record], *, may_use_reserve: bool

@@ -3,7 +3,7 @@
 ``./dev simulate --mutants`` prints a table of them with the first seed that fails. An error that no
 seed of MOST_SEEDS finds means that the simulation is blind for it. The numbers are those of what
 must be impossible; 27 and 28 are of the list of mutants for replication, 29 is of the operation of
-nodes, 30 of the copies of the metadata.
+nodes, 30 of the copies of the metadata, 31 of upgrades.
 """
 
 from dataclasses import dataclass
@@ -300,5 +300,21 @@ MUTANTS = (
         module=f"{NODE}.metadata_copy",
         old="            write_controller_epoch(self._fs, self.folder, epoch)\n",
         new="            pass\n",
+    ),
+    Mutant(
+        seed=1,
+        number=31,
+        what="the level is raised while a node runs the older release",
+        module=f"{CONTROLLER}.upgrade",
+        old="if not node.problem and not node.levels.has(level)",
+        new="if False",
+    ),
+    Mutant(
+        seed=1,
+        number=31,
+        what="a node that does not report counts as one that knows the level",
+        module=f"{CONTROLLER}.upgrade",
+        old="if node.problem and node.node not in without",
+        new="if False",
     ),
 )

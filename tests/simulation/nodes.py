@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from raylog.actors.control import LogId, MetadataKept, MetadataPush, Orders, Report
 from raylog.actors.errors import NotLeader, RequestTimedOut
+from raylog.actors.levels import Levels
 from raylog.actors.messages import PartitionOffsets
 from raylog.actors.node import instructions as do
 from raylog.actors.node.broker_config import BrokerConfig
@@ -40,6 +41,7 @@ from raylog.storage.names import TopicPartition
 from tests.simulation.actors import PATIENCE_MS, SimActor, ray_id
 from tests.simulation.disks import SimDir, SimDisks
 from tests.simulation.node_disks import NodeDisks
+from tests.simulation.upgrades import OLD
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -77,6 +79,7 @@ class SimNode:
     is_fresh: bool = True
     # When something was wrong with it or a disk of it.
     trouble_ms: int = 0
+    levels: Levels = OLD  # of the raylog that is installed
 
     def dir(self, directory_id: str) -> SimDir:
         return next(dir for dir in self.dirs if dir.directory_id == directory_id)
@@ -102,7 +105,8 @@ class Manager:
         self.is_alive, self.is_paused = True, False
         self.is_started = False
         self.began_ms = world.clockwork.now_ms
-        self.machine = NodeMachine(node=node.key, life=life, config=config)
+        self.levels = node.levels
+        self.machine = NodeMachine(node=node.key, life=life, config=config, levels=self.levels)
         self._disks = NodeDisks(world, node)
         self._say_round = SayRound(
             world.ray,

@@ -262,7 +262,12 @@ class Users:
         ]
 
     def _is_hopeless(self, command: Command) -> bool:
-        """A move waits until its log is served, which nobody does whose folder has no identity."""
+        """A move waits until its log is served, which nobody does whose folder has no identity, and
+        a start until the logs are open."""
+        if isinstance(command, StartNode):
+            desired = self._world.truth.desired
+            records = [desired.partitions[log] for log in desired.logs_at(command.node)]
+            return any(map(self._world.is_unservable, records))
         if not isinstance(command, MovePartition):
             return False
         folders = [

@@ -32,6 +32,7 @@ from raylog.actors.runtime.names import log_actor_name, log_manager_name
 from raylog.cluster.controller.records import (
     ControllerRecord,
     DirRecord,
+    LevelRecord,
     PartitionRecord,
     Record,
 )
@@ -50,6 +51,7 @@ from tests.simulation.faults import Nemesis
 from tests.simulation.invariants import Truth, expect
 from tests.simulation.metadata_disk import MetadataDisk
 from tests.simulation.nodes import Manager, SimNode
+from tests.simulation.upgrades import Upgrades
 from tests.simulation.users import Users
 
 LINK_MS, LATE_MS = 300, 20_000
@@ -103,6 +105,7 @@ class World:
         self._loss, self._lateness = chance.choice((0.0, 0.02, 0.2)), chance.choice((0.02, 0.2))
         self.nemesis = Nemesis(self)
         self.users = Users(self)
+        self.upgrades = Upgrades(self, seed)
 
     def _make_node(self, number: int) -> SimNode:
         key, chance = f"n{number}", self.clockwork.chance
@@ -124,6 +127,7 @@ class World:
         self._start_controller()
         self.nemesis.begin()
         self.users.begin()
+        self.upgrades.begin()
         while self.clockwork.events < most_events and self.clockwork.step():
             if self.clockwork.events % VALIDATE_EACH == 0:
                 self.truth.validate(self.ray)
@@ -173,6 +177,7 @@ class World:
             actor.is_paused = False
         if self.controller is not None:
             self.controller.resume()
+        self.upgrades.install_everywhere()
         self.nemesis.write_back_all()
         self.users.bring_dirs_online()
         self.users.bring_nodes_online()
@@ -191,7 +196,7 @@ class World:
             if self._is_stopped(record):
                 continue  # nobody serves it, and what is removed goes when the node is started
             problem = self._problem(record)
-            if problem and not self._is_lost(log, record.directory) and not self._is_taken(log):
+            if problem and not self.is_unservable(record):
                 left.append(f"{log} {problem}")
         left += [
             f"no {kind} at {node.key}" for node in self.nodes for kind in node.missing_upkeep()
@@ -252,6 +257,10 @@ class World:
         desired = self.truth.desired
         nodes = (desired.node_of(record.log), *record.left)
         return any(map(desired.is_stopped, nodes))
+
+    def is_unservable(self, record: PartitionRecord) -> bool:
+        """Whether nobody can serve it before a person mends something."""
+        return self._is_lost(record.log, record.directory) or self._is_taken(record.log)
 
     def _is_lost(self, log: LogId, directory_id: str | None) -> bool:
         """Whether its folder is not there, after a restore of older metadata, or does not say whose
@@ -492,8 +501,9 @@ class World:
 
         def arrive() -> None:
             node = self.node_of_key(key)
-            if node is not None and node.manager is not None:
-                node.manager.hear_orders(orders)
+            manager = None if node is None else node.manager
+            if manager is not None and self.upgrades.obeys(manager, orders):
+                manager.hear_orders(orders)
 
         self._carry(key, "down", arrive)
 
@@ -559,6 +569,8 @@ class World:
     def _written(self, record: Record) -> None:
         if isinstance(record, DirRecord):
             self._check_dir_record(record)
+        elif isinstance(record, LevelRecord):
+            self.upgrades.written(record)
         self.truth.commit(record, self.clockwork.now_ms)
 
     def _check_dir_record(self, record: DirRecord) -> None:
