@@ -155,6 +155,7 @@ class Stop:
     """
 
 
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObeyConfig:
     """Obey this config of the broker from now on, as far as a node takes it while it serves.

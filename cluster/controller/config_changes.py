@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from raylog.actors.node.broker_config import BrokerConfig, names_log_dirs
 from raylog.actors.node.config_digests import BY_START, values_of
 from raylog.storage.errors import InvalidConfig
+from raylog.storage.wire import message
 
 How = Literal["at once", "node by node", "refused"]
 LOG_DIRS_REFUSED = (
@@ -22,6 +23,7 @@ LOG_DIRS_REFUSED = (
 )
 
 
+@message
 class ConfigChange(NamedTuple):
     """A key of the broker's config that another config has otherwise."""
 
@@ -31,6 +33,7 @@ class ConfigChange(NamedTuple):
     how: How
 
 
+@message
 class AppliedConfig(NamedTuple):
     """What a config has changed. ``behind``: a partition or a node -> why it may not obey it yet.
 
