@@ -39,7 +39,7 @@ import msgpack
 from raylog.actors.control import LogId
 from raylog.actors.levels import LEVELS, Levels
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.config_digests import values_of
+from raylog.actors.node.config_digests import config_of, values_of
 from raylog.storage.errors import CorruptRecord, InvalidConfig
 from raylog.storage.names import TopicPartition
 
@@ -429,7 +429,7 @@ _READERS: dict[tuple[object, object], Callable[[Mapping[str, Any]], Record]] = {
         nodes=tuple(fields["nodes"]), directories=tuple(fields["dirs"])
     ),
     ("broker-config", 1): lambda fields: BrokerConfigRecord(
-        config=BrokerConfig.parse(fields["config"]),
+        config=config_of(fields["config"]),
         version=fields["version"],
         start=fields["start"],
     ),

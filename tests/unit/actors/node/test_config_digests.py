@@ -1,8 +1,12 @@
 """Which keys of a broker's config a node takes while it serves, and how it says what it obeys."""
 
+import pytest
+
+from raylog.actors.node import config_digests
 from raylog.actors.node.broker_config import BROKER_KEYS, BROKER_SYNONYMS, BrokerConfig
 from raylog.actors.node.config_digests import (
     BY_START,
+    config_of,
     digest_at_once,
     digest_by_start,
     taken_at_once,
@@ -15,7 +19,21 @@ BY_START_ONLY = BrokerConfig.parse({"log.dirs": ["/a,b", "/c", "/d"], "log.reten
 
 
 def test_the_values_of_a_config_give_it_again() -> None:
-    assert BrokerConfig.parse(values_of(GIVEN)) == GIVEN
+    assert config_of(values_of(GIVEN)) == GIVEN
+
+
+def test_a_key_that_only_the_next_release_has_is_left_out() -> None:
+    assert config_of({**values_of(GIVEN), "log.of.tomorrow": 7}) == GIVEN
+
+
+@pytest.mark.parametrize("key", ["log.cleaner.threads", "producer.id.expiration.ms"])
+def test_a_release_that_lacks_a_key_has_the_same_digests_while_nobody_sets_it(
+    monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    digests = digest_at_once(GIVEN), digest_by_start(GIVEN)
+    monkeypatch.delitem(config_digests.BROKER_KEYS, key)
+    monkeypatch.setattr(config_digests, "BY_START", tuple({*BY_START} - {key}))
+    assert (digest_at_once(GIVEN), digest_by_start(GIVEN)) == digests
 
 
 def test_the_values_are_of_every_key() -> None:

@@ -79,6 +79,14 @@ def test_a_record_is_the_same_after_the_log(record: Record) -> None:
     assert decode(encode(record)) == record
 
 
+def test_a_config_of_the_broker_with_a_key_of_the_next_release_can_be_read() -> None:
+    config = BrokerConfig.parse({"log.dirs": "/a"})
+    record = BrokerConfigRecord(config=config, version=7, start="s")
+    fields = msgpack.unpackb(encode(record))
+    fields["config"]["log.of.tomorrow"] = 7
+    assert decode(msgpack.packb(fields)) == record
+
+
 def test_every_kind_that_is_written_is_tried_here() -> None:
     written = set(get_args(Record)) - set(OLD)
     assert {type(record) for record in RECORDS} == written
