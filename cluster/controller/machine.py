@@ -86,7 +86,7 @@ from raylog.cluster.controller.records import (
     TopicRecord,
     TopicRemovedRecord,
 )
-from raylog.cluster.controller.rolling import Digests, Roll, digests_of, roll
+from raylog.cluster.controller.rolling import Digests, Roll, digests_of, lacks_record, roll
 from raylog.cluster.controller.starts import Starts, is_left_running
 from raylog.cluster.controller.telling import Telling
 from raylog.storage.errors import RaylogError
@@ -444,9 +444,11 @@ class ControllerMachine:
         record, first = self._charge.record(), self.desired.broker
         if first is None or first.config == self.config:
             return [record]
-        version = max(self.desired.next_broker_version(), record.epoch << VERSION_SHIFT)
-        config = BrokerConfigRecord(config=self.config, version=version, start=self._start_id)
-        return [record, config]
+        return [record, self._config_record(record.epoch << VERSION_SHIFT)]
+
+    def _config_record(self, least_version: int = 0) -> Record:
+        version = max(self.desired.next_broker_version(), least_version)
+        return BrokerConfigRecord(config=self.config, version=version, start=self._start_id)
 
     def _use_config(self) -> None:
         config = self.config
@@ -542,11 +544,14 @@ class ControllerMachine:
         made = self._plan()
         self._orders.update(made.orders)
         self._doubts.update(made.doubts)
-        if not made.records:
+        records = made.records
+        if not records and lacks_record(self.desired, self.watched.nodes, self._digests[1]):
+            records = (self._config_record(),)
+        if not records:
             self._dirty.clear()
         elif self._journal.is_ready(self._now_ms):
             self._dirty.clear()
-            self._append(made.records)
+            self._append(records)
 
     def _plan(self) -> Plan:
         nodes = sorted(self._dirty)

@@ -4,6 +4,9 @@ What a node cannot take while it serves it gets by a new LogManager: it is order
 its logs in order, and is started again with the config of now. One node at a time: while any node
 is away, does not answer, or has come back and does not serve all of its partitions, nobody is
 stopped. Nothing of this is remembered: a new Controller sees the same in the nodes' reports.
+
+A node of another release may have other keys, and another digest for the same config: it is not
+replaced, since its next LogManager would say the same again. Its upgrade makes it one.
 """
 
 from collections.abc import Mapping
@@ -14,6 +17,7 @@ from raylog.actors.node.config_digests import digest_at_once, digest_by_start
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.spread import short_key
+from raylog.storage.wire import RELEASE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,26 @@ def is_old_at_once(seen: Observed, wanted: Digests) -> bool:
 
 def is_old_by_start(seen: Observed, wanted: Digests) -> bool:
     """Whether a node reports that it was started with what it cannot obey any more."""
+    return not _is_of_another_release(seen) and _has_old_start(seen, wanted)
+
+
+def _has_old_start(seen: Observed, wanted: Digests) -> bool:
     return seen.report is not None and seen.report.start_digest not in ("", wanted.by_start)
+
+
+def _is_of_another_release(seen: Observed) -> bool:
+    return seen.report is not None and seen.report.software != RELEASE
+
+
+def lacks_record(desired: Desired, observed: Mapping[str, Observed], wanted: Digests) -> bool:
+    """Whether nodes obey the config of an earlier start, and the metadata has none of this start.
+
+    A log that is served takes other defaults only with a higher version, which is the record's.
+    """
+    epoch = desired.controller_epoch
+    return desired.broker is None and any(
+        seen.keeps(epoch) and is_old_at_once(seen, wanted) for seen in observed.values()
+    )
 
 
 def roll(desired: Desired, observed: Mapping[str, Observed], now_ms: int, wanted: Digests) -> Roll:
@@ -95,10 +118,21 @@ def outdated_nodes(
     for key, seen in sorted(observed.items()):
         if desired.is_stopped(key):
             continue
-        if is_old_by_start(seen, wanted):
+        if _is_of_another_release(seen):
+            if _has_old_start(seen, wanted) or is_old_at_once(seen, wanted):
+                whys[key] = _why_of_another_release(seen)
+        elif is_old_by_start(seen, wanted):
             is_next = key == turn.node
             wait = "its turn" if is_next or not turn.waits_for else turn.waits_for
             whys[key] = f"it is to be closed and started with the present config; waits: {wait}"
         elif is_old_at_once(seen, wanted):
             whys[key] = "it has not taken the present config yet"
     return whys
+
+
+def _why_of_another_release(seen: Observed) -> str:
+    assert seen.report is not None, "it tells its release"
+    return (
+        f"it runs raylog {seen.report.software or 'of an unknown version'} and the Controller "
+        f"{RELEASE}: it obeys all of the present config when both run the same"
+    )

@@ -29,6 +29,7 @@ from raylog.actors.runtime.names import log_actor_name, log_manager_name
 from raylog.cluster.controller.desired import VERSION_SHIFT, Desired
 from raylog.cluster.controller.observed import Observed
 from raylog.storage.names import TopicPartition
+from raylog.storage.wire import RELEASE
 
 
 def log_id(topic: str, number: int, topic_id: str = "") -> LogId:
@@ -65,7 +66,7 @@ class PerfectNode:
         }
         self.logs: dict[tuple[LogId, str], LogReport] = {}
         self.number = 0
-        self.software, self.levels = "", LEVELS
+        self.software, self.levels = RELEASE, LEVELS
         self.is_restarted = False
         self.epoch, self.obeyed = 0, -1
         self.set_aside: list[SetAside] = []

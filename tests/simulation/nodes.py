@@ -38,6 +38,7 @@ from raylog.actors.node.starting import dirs_read, started
 from raylog.actors.node_messages import LogOrder
 from raylog.storage.errors import RaylogError, StorageError
 from raylog.storage.names import TopicPartition
+from raylog.storage.wire import RELEASE
 from tests.simulation.actors import PATIENCE_MS, SimActor, ray_id
 from tests.simulation.disks import SimDir, SimDisks
 from tests.simulation.node_disks import NodeDisks
@@ -106,7 +107,9 @@ class Manager:
         self.is_started = False
         self.began_ms = world.clockwork.now_ms
         self.levels = node.levels
-        self.machine = NodeMachine(node=node.key, life=life, config=config, levels=self.levels)
+        self.machine = NodeMachine(
+            node=node.key, life=life, config=config, software=RELEASE, levels=self.levels
+        )
         self._disks = NodeDisks(world, node)
         self._say_round = SayRound(
             world.ray,

@@ -147,3 +147,28 @@ def test_a_topic_that_is_altered_later_has_a_higher_version_than_the_broker() ->
     broker = play.desired.config_version("id-t")
     play.create("u")
     assert play.desired.config_version("id-u") == broker
+
+
+def test_a_new_controller_goes_on_replacing_nodes_and_waits_for_them() -> None:
+    play = serving(node_a(), node_b())
+    play.asks(ApplyConfig(config=BY_START))
+    play.until(lambda: play.nodes["a"].life == "a-life-2")
+    play.nodes["b"].is_slow = True
+    play.begin()
+    play.asks(ApplyConfig(config=BY_START))  # as who has not been answered does
+    play.settle(60_000)
+    assert play.answer is None, "node b has the old config yet"
+    play.nodes["b"].end()
+    play.settle(10_000)
+    assert not answered(play).behind
+    assert [node.life for node in play.nodes.values()] == ["a-life-2", "b-life-2"]
+
+
+def test_a_living_node_is_told_the_config_of_another_start_though_nobody_applied_one() -> None:
+    play = serving(node_a())
+    version = play.desired.config_version("id-t")
+    play.start_id, play.config = "start-2", BrokerConfig.parse(AT_ONCE)
+    play.begin()
+    play.settle()
+    assert obeyed(play, "a") == BrokerConfig.parse(AT_ONCE)
+    assert play.desired.config_version("id-t") > version

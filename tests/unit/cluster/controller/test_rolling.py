@@ -16,6 +16,7 @@ from raylog.cluster.controller.records import (
 )
 from raylog.cluster.controller.rolling import Roll, digests_of, outdated_nodes, roll
 from raylog.storage.names import TopicPartition
+from raylog.storage.wire import RELEASE
 
 LOG = LogId(partition=TopicPartition("t", 0), topic_id="id-t")
 OLD = digests_of(BrokerConfig.parse({"log.dirs": "/a"}))
@@ -39,7 +40,7 @@ def desired(*records: NodeRecord) -> Desired:
     return made
 
 
-def node(key: str, digests: object = OLD, *logs: LogReport) -> Observed:
+def node(key: str, digests: object = OLD, *logs: LogReport, software: str = RELEASE) -> Observed:
     assert isinstance(digests, type(OLD))
     report = Report(
         node=key,
@@ -49,6 +50,7 @@ def node(key: str, digests: object = OLD, *logs: LogReport) -> Observed:
         dirs=(DirReport(directory_id=f"{key}1", path=f"/{key}1", state="online"),),
         logs=logs,
         orders=1,
+        software=software,
         config_digest=digests.at_once,
         start_digest=digests.by_start,
     )
@@ -111,3 +113,21 @@ def test_nodes_that_obey_an_older_config_are_named_with_what_they_wait_for() -> 
 def test_a_node_of_an_older_raylog_does_not_say_what_it_obeys() -> None:
     silent = replace(OLD, at_once="", by_start="")
     assert outdated_nodes(desired(), {"a": node("a", silent)}, 0, NEW) == {}
+
+
+def test_a_node_of_another_release_is_not_replaced_for_a_digest_which_may_be_of_other_keys() -> (
+    None
+):
+    nodes = {"a": node("a", software="0.0.9"), "b": node("b", NEW, SERVED)}
+    assert roll(desired(), nodes, 0, NEW) == Roll()
+    assert outdated_nodes(desired(), nodes, 0, NEW) == {
+        "a": f"it runs raylog 0.0.9 and the Controller {RELEASE}: it obeys all of the present "
+        "config when both run the same",
+    }
+
+
+def test_a_node_of_another_release_holds_others_up_until_it_serves() -> None:
+    nodes = {"a": node("a"), "b": node("b", software="0.0.9")}
+    assert roll(desired(), nodes, 0, NEW) == Roll(
+        waits_for="partition t-0 of node b does not serve"
+    )
