@@ -41,7 +41,7 @@ from raylog.cluster.controller.instructions import Altered, Answered, Applied, B
 from raylog.cluster.controller.node_states import replaced, waits_for
 from raylog.cluster.controller.observed import SUSPECT_MS, Observed
 from raylog.cluster.controller.records import NodeState, PartitionRecord, TopicRecord
-from raylog.cluster.controller.rolling import digests_of, outdated_nodes
+from raylog.cluster.controller.rolling import digests_of, is_old_by_start, outdated_nodes
 from raylog.cluster.controller.spread import Homes, short_key
 from raylog.storage.errors import DiskFull, LogDirOffline, RaylogError
 
@@ -215,16 +215,21 @@ def why_behind(log: LogId, version: int, view: View) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Applying:
-    """The broker has another config, of this version. ``changes``: what differs."""
+    """The broker has another config, of this version. ``changes``: what differs.
+
+    Who asks again since another Controller is there changes nothing, and waits for the same.
+    """
 
     changes: tuple[ConfigChange, ...]
     version: int
     since_ms: int
+    _has_starts: bool = False  # whether a node was to be replaced
 
     def look(self, view: View) -> Ended | None:
         behind = self._behind(view)
-        needs_starts = any(change.how == "node by node" for change in self.changes)
-        patience_ms = OPERATING_MS if needs_starts else PATIENCE_MS
+        digests = digests_of(view.config)
+        self._has_starts |= any(is_old_by_start(seen, digests) for seen in view.observed.values())
+        patience_ms = OPERATING_MS if self._has_starts else PATIENCE_MS
         if behind and view.now_ms - self.since_ms <= patience_ms:
             return None
         applied = Applied(version=self.version, changes=self.changes, behind=behind)
