@@ -7,6 +7,9 @@ topics, deletions and moves that were under way, and which log dirs were offline
 **Nothing is removed.** A topic may have kept its records for ever. So in place of its own config
 each has the broker's defaults, and of these none that removes records (``KEEPING``), until a person
 sets its config again.
+
+The level of the cluster is lost, too. It may have been any, so it becomes the newest that this
+raylog knows: an older one might not read what lies in the log dirs, and refuses (UnsupportedLevel).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,12 +17,14 @@ from dataclasses import dataclass, field
 
 from raylog.actors.control import LogId
 from raylog.actors.errors import InvalidRequest, SeveralClusters
+from raylog.actors.levels import FIRST_LEVEL, LEVELS, Levels
 from raylog.cluster.controller.desired import VERSION_SHIFT, port_of
 from raylog.cluster.controller.records import (
     ClusterRecord,
     ControllerRecord,
     CopiesRecord,
     DirRecord,
+    LevelRecord,
     NodeRecord,
     PartitionRecord,
     Record,
@@ -28,7 +33,7 @@ from raylog.cluster.controller.records import (
 from raylog.cluster.controller.settings import topic_overrides
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.controller_epoch import NO_EPOCH
-from raylog.storage.wire import message
+from raylog.storage.wire import RELEASE, message
 
 # The config that a topic has then.
 KEEPING = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
@@ -81,8 +86,10 @@ class Rebuilt:
     made: tuple[TopicPartition, ...] = ()
 
 
-def rebuilt(dirs: Sequence[FoundDir], own: str, *, make_missing: bool = False) -> Rebuilt:
-    """The metadata that these log dirs tell of.
+def rebuilt(
+    dirs: Sequence[FoundDir], own: str, *, make_missing: bool = False, levels: Levels = LEVELS
+) -> Rebuilt:
+    """The metadata that these log dirs tell of. ``levels``: those that this raylog knows.
 
     ``own``: the id of the node that asks; the metadata goes into its first log dir, if it has one.
     ``make_missing``: partitions below the highest of their topic whose folder was not found begin
@@ -106,6 +113,7 @@ def rebuilt(dirs: Sequence[FoundDir], own: str, *, make_missing: bool = False) -
         raise InvalidRequest("the partitions", listed, why)
     records: list[Record] = [
         ClusterRecord(cluster_id=cluster_id),
+        *_level(levels),
         ControllerRecord(epoch=epoch, node=""),
         CopiesRecord(nodes=(target.node,), directories=(str(target.directory_id),)),
     ]
@@ -119,6 +127,13 @@ def rebuilt(dirs: Sequence[FoundDir], own: str, *, make_missing: bool = False) -
         partitions=sum(len(logs) for logs in topics.values()) + len(missing),
         made=tuple(missing),
     )
+
+
+def _level(levels: Levels) -> Sequence[Record]:
+    """Behind the first record: whoever does not know the level reads no further."""
+    if levels.newest == FIRST_LEVEL:
+        return ()
+    return (LevelRecord(level=levels.newest, release=RELEASE),)
 
 
 def _check_readable(dirs: Iterable[FoundDir]) -> None:

@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from raylog.actors.control import LogId
-from raylog.actors.errors import InvalidRequest, SeveralClusters
+from raylog.actors.errors import InvalidRequest, SeveralClusters, UnsupportedLevel
+from raylog.actors.levels import Levels
 from raylog.cluster.controller.desired import VERSION_SHIFT, Desired
 from raylog.cluster.controller.rebuilding import FoundDir, FoundFolder, Rebuilt, rebuilt
+from raylog.cluster.controller.records import decode, encode
 from raylog.storage.config import LogConfig
 from raylog.storage.names import TopicPartition
 
@@ -117,3 +119,14 @@ def test_what_cannot_be_read_is_refused_since_it_may_have_partitions() -> None:
 def test_log_dirs_of_two_clusters_are_refused() -> None:
     with pytest.raises(SeveralClusters, match=r"cluster-1 in /a.*cluster-2 in /b"):
         rebuilt([log_dir("a", "t-0"), replace(log_dir("b"), cluster_id="cluster-2")], "ray-a")
+
+
+def test_what_is_made_anew_is_of_the_newest_level_since_nobody_knows_the_one_that_it_had() -> None:
+    old, new = Levels(1, 1), Levels(1, 2)
+    made = rebuilt([log_dir("a", "t-0")], "ray-a", levels=new)
+    assert fold(made).level == 2
+    first, second = made.records[:2]
+    assert decode(encode(first), old) == first
+    with pytest.raises(UnsupportedLevel):  # before anything else that it may not know
+        decode(encode(second), old)
+    assert fold(rebuilt([log_dir("a", "t-0")], "ray-a", levels=old)).level == 1
