@@ -1,8 +1,8 @@
 """Two nodes go to a newer release one after the other while a producer goes on.
 
-The newer release is a copy of the package with another version, a level more, and more fields in
-messages. Each node imports raylog from a folder of its own, and an installation puts another copy
-there.
+The newer release is a copy of the package with another version, a level and a config key more, and
+more fields in messages. Each node imports raylog from a folder of its own, and an installation puts
+another copy there.
 """
 
 import os
@@ -43,7 +43,7 @@ def replace(path: Path, old: str, new: str) -> None:
 
 
 def newer(folder: Path) -> Path:
-    """The next release: it knows a level more, and its messages have other fields."""
+    """The next release: it has a level and a config key more, and other fields in messages."""
     package = copied(folder)
     replace(package / "__init__.py", f'"{RELEASE}"', f'"{NEWER}"')
     levels = package / "actors" / "levels.py"
@@ -52,6 +52,9 @@ def newer(folder: Path) -> Path:
     control = package / "actors" / "control.py"
     for line in ("    is_ending: bool = False\n", "    level: int = FIRST_LEVEL\n"):
         replace(control, line, line + more)  # of reports, and of orders
+    defaults = "    topic_defaults: LogConfig = field(default_factory=LogConfig)\n"
+    key = '    log_novelty_ms: int = integer(7, 1, MAX_LONG, "a time")\n'
+    replace(package / "actors" / "node" / "broker_config.py", defaults, key + defaults)
     says = "    problem: RaylogError | None = None\n"
     replace(package / "actors" / "node_messages.py", says, says + more)
     return package
@@ -156,15 +159,16 @@ def test_nodes_go_to_a_newer_release_one_by_one_while_a_producer_goes_on(
     found = list(broker.consumer("t", from_="earliest", to="latest"))
     values = {(record.partition, record.value) for record in found}
     assert len(found) == len(values) == len(receipts), "each record is there once"
+    assert broker.health() == [], "no node obeys an old config, and nothing else is wrong"
     reports = [status.report for status in broker.status()]
     assert all(report.totals == () for report in reports), "nothing had to be mended"
-    assert broker.health() == []
 
 
 def _upgrade(broker: Broker, nodes: Any, package: Path) -> None:
     restarted(broker, nodes, "one", package)
     assert run_by(broker) == {"head": RELEASE, "one": NEWER, "Controller": RELEASE}
     broker.create_topic("between", partitions=2)
+    assert broker.apply_config({"log.retention.check.interval.ms": 299_000}).behind == {}
     assert "raylog node stop head" in by_newer(package, nodes, "upgrade", "status")
 
     restarted(broker, nodes, "head", package)
