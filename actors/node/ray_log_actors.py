@@ -1,15 +1,17 @@
 """LogActors on Ray: see ``log_actors.py``."""
 
 from collections.abc import Callable, Collection, Mapping, Set
+from functools import partial
 from typing import TypeVar
 
-from raylog.actors.errors import NotLeader, WorkFailed
+from raylog.actors.errors import ActorAway, NotLeader, WorkFailed
 from raylog.actors.messages import PartitionOffsets
+from raylog.actors.node.known_logs import KnownLogs
 from raylog.actors.node.log_actors import SAYS_TIMEOUT_S
 from raylog.actors.node_messages import LogOrder, LogSays
 from raylog.actors.partition.log_actor import LogActor
 from raylog.actors.partition.spec import LogSpec
-from raylog.actors.runtime.calls import Call, gather
+from raylog.actors.runtime.calls import CALL_TIMEOUT_S, Call, gather
 from raylog.actors.runtime.handles import create, find, kill, running
 from raylog.actors.runtime.names import LOG, Node, log_actor_name
 from raylog.actors.runtime.nodes import alive_nodes, own_node
@@ -26,15 +28,27 @@ class RayLogActors:
     def __init__(self, namespace: str, node: Node) -> None:
         self._namespace = namespace
         self._node = node
+        self._known = KnownLogs(partial(find_log_actor, namespace=namespace))
 
     def start(self, spec: LogSpec) -> None:
         # As it is now: another node may carry the label meanwhile.
         node = own_node() if self._node.label else self._node
         create(LogActor, log_actor_name(spec.partition), self._namespace, node, spec)
+        self._known.let_go(spec.partition)
 
     def says(self, partition: TopicPartition, timeout_s: float = SAYS_TIMEOUT_S) -> LogSays | None:
-        log = find_log_actor(partition, self._namespace)
-        return None if log is None else log.says().get(timeout_s)
+        log = self._known.get(partition)
+        if log is None:
+            return None
+        try:
+            with self._known.kept_if_answered(partition):
+                says = log.says().get(timeout_s)
+        except ActorAway:
+            if not self._is_free(partition):
+                raise
+            return None
+        self._let_go_elsewhere(partition, says)
+        return says
 
     def says_all(
         self, partitions: Collection[TopicPartition], timeout_s: float = SAYS_TIMEOUT_S
@@ -44,20 +58,24 @@ class RayLogActors:
         asked: dict[TopicPartition, LogSays | RaylogError] = self._ask_all(
             partitions, LogActorStub.says, timeout_s
         )
+        for partition, says in asked.items():
+            if isinstance(says, LogSays):
+                self._let_go_elsewhere(partition, says)
         answers.update(asked)
         return answers
 
     def learn(self, order: LogOrder) -> LogSays:
-        return self._log(order.log.partition).learn(order).get(SAYS_TIMEOUT_S)
+        learn = partial(LogActorStub.learn, order=order)
+        return self._ask(order.log.partition, learn, SAYS_TIMEOUT_S)
 
     def reconfigure(self, order: LogOrder) -> LogSays:
-        return self._log(order.log.partition).reconfigure(order).get()
+        return self._ask(order.log.partition, partial(LogActorStub.reconfigure, order=order))
 
     def roll(self, partition: TopicPartition) -> None:
-        self._log(partition).roll().get()
+        self._ask(partition, LogActorStub.roll)
 
     def close(self, partition: TopicPartition, timeout_s: float) -> PartitionOffsets:
-        return self._log(partition).close().get(timeout_s)
+        return self._ask(partition, LogActorStub.close, timeout_s)
 
     def close_all(
         self, partitions: Collection[TopicPartition], timeout_s: float
@@ -65,7 +83,9 @@ class RayLogActors:
         return self._ask_all(partitions, LogActorStub.close, timeout_s)
 
     def kill(self, partition: TopicPartition) -> None:
+        """Who has the name now: one that was known may be dead, and another in its place."""
         kill(log_actor_name(partition), self._namespace)
+        self._known.let_go(partition)
 
     def is_there(self, partition: TopicPartition) -> bool:
         return find(log_actor_name(partition), self._namespace) is not None
@@ -78,11 +98,21 @@ class RayLogActors:
     def nodes(self) -> Set[str]:
         return {node.node_id for node in alive_nodes()}
 
-    def _log(self, partition: TopicPartition) -> LogActorStub:
-        log = find_log_actor(partition, self._namespace)
+    def _let_go_elsewhere(self, partition: TopicPartition, says: LogSays) -> None:
+        if says.node_id != self._node.node_id:
+            self._known.let_go(partition)
+
+    def _ask(
+        self,
+        partition: TopicPartition,
+        ask: Callable[[LogActorStub], Call[Answer]],
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> Answer:
+        log = self._known.get(partition)
         if log is None:
             raise NotLeader(str(partition), "its LogActor is not running")
-        return log
+        with self._known.kept_if_answered(partition):
+            return ask(log).get(timeout_s)
 
     def _ask_all(
         self,
@@ -95,7 +125,7 @@ class RayLogActors:
         calls: dict[TopicPartition, Call[Answer]] = {}
         for partition in partitions:
             try:
-                log = find_log_actor(partition, self._namespace)
+                log = self._known.get(partition)
             except RaylogError as error:
                 outcomes[partition] = error
                 continue
@@ -104,7 +134,17 @@ class RayLogActors:
         gathered = gather(calls, timeout_s)
         outcomes.update(gathered.answers)
         for partition, failure in gathered.errors.items():
+            self._known.let_go(partition)
+            if isinstance(failure, ActorAway) and self._is_free(partition):
+                continue
             if not isinstance(failure, RaylogError):
                 failure = WorkFailed(f"asking {partition}", str(failure))
             outcomes[partition] = failure
         return outcomes
+
+    def _is_free(self, partition: TopicPartition) -> bool:
+        """Whether no actor has the name; no where nobody knows."""
+        try:
+            return not self.is_there(partition)
+        except RaylogError:
+            return False
