@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
 
 WATCH_INTERVAL_S = 0.5
+# Ctrl-C does the same.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 ConfigFile = Annotated[
@@ -237,7 +239,7 @@ def _stay(broker: "Broker") -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in STOP_SIGNALS:
         signal.signal(number, interrupt)
     try:
         _greet(broker, "Ray, started here,")

@@ -11,6 +11,7 @@ from ray._private import worker
 from raylog.actors.messages import ConfigEntry
 from raylog.actors.runtime import clusters
 from raylog.cluster import start as start_module
+from raylog.cluster.cli.broker import STOP_SIGNALS
 from raylog.cluster.cli.common import connected, in_short
 from raylog.cluster.controller import stub
 from raylog.cluster.controller.config_changes import AppliedConfig, ConfigChange
@@ -93,8 +94,7 @@ def test_every_command_that_connects_shortens_them(
 @pytest.fixture(autouse=True)
 def signals() -> Iterator[None]:
     """`raylog start` sets handlers of its process, which is this one here."""
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -109,6 +109,17 @@ def test_ctrl_c_as_soon_as_the_broker_runs_stops_it_in_order(
     done = run_here("start", "--address", "local", "--log-dir", str(tmp_path / "log"))
     assert (done.returncode, broker.calls[-1]) == (0, "stop")
     assert done.stdout.splitlines()[-1] == "stopped"
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_a_signal_that_ends_a_service_stops_it_in_order(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = FakeBroker("")
+    monkeypatch.setattr(start_module, "start", lambda **_: broker)
+    monkeypatch.setattr(broker, "health", lambda: signal.raise_signal(number))
+    done = run_here("start", "--address", "local", "--log-dir", str(tmp_path / "log"))
+    assert (done.returncode, broker.calls[-1]) == (0, "stop")
 
 
 def test_what_is_wrong_at_the_start_is_said_and_of_errors_what_to_do(
