@@ -54,11 +54,14 @@ def log_dirs_of(namespace: str) -> str:
 class MetadataWork:
     """``config``: its ``log.dirs`` say where to look; a node's own ``RAYLOG_LOG_DIRS`` count more.
 
-    The process must be connected to Ray.
+    ``must_look_at``: log dirs that the user has named for this; see ``check_looked_at``. The
+    process must be connected to Ray.
     """
 
-    def __init__(self, namespace: str, config: BrokerConfig) -> None:
-        self._namespace, self._config = namespace, config
+    def __init__(
+        self, namespace: str, config: BrokerConfig, *, must_look_at: Sequence[str] = ()
+    ) -> None:
+        self._namespace, self._config, self._must_look_at = namespace, config, must_look_at
         self._reach = RayReach(namespace, config, is_on_node=False, timeout_s=SURVEY_TIMEOUT_S)
 
     def status(self) -> list[Standing]:
@@ -147,11 +150,15 @@ class MetadataWork:
         return Stray(home=homes[0], name=name, topic_id=homes[0].strays[name])
 
     def _survey(self) -> Survey:
-        """Raises RequestTimedOut where a node does not answer, since it may have a copy."""
+        """Raises RequestTimedOut where a node does not answer, since it may have a copy.
+
+        As ``check_looked_at``, too.
+        """
         survey = self._reach.survey(tries_locks=False)
         for error in survey.errors.values():
             if isinstance(error, RequestTimedOut | NotLeader):
                 raise error
+        check_looked_at(self._must_look_at, survey.dirs)
         return survey
 
     def _check_not_served(self) -> None:
@@ -179,6 +186,22 @@ class MetadataWork:
         node = Node(node_id)
         calls: Any = run_on_nodes(function, {node: arguments}, what)
         calls[node].get(WORK_TIMEOUT_S)
+
+
+def check_looked_at(log_dirs: Sequence[str], dirs: Sequence[SurveyedDir]) -> None:
+    """Raise InvalidRequest for a log dir that no node of the Ray cluster looks at.
+
+    A node whose Ray was started with RAYLOG_LOG_DIRS looks at those, as its broker does.
+    """
+    paths = {os.path.normpath(entry.path) for entry in dirs}
+    for log_dir in log_dirs:
+        if paths and log_dir not in paths:
+            why = (
+                "is on no node of this Ray cluster, which was started with RAYLOG_LOG_DIRS and has "
+                f"{', '.join(sorted(paths))}; leave --log-dir out to look at these, or give "
+                f"--address local to look at {log_dir} on this machine"
+            )
+            raise InvalidRequest("--log-dir", log_dir, why)
 
 
 # -- on the nodes ----------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import typer
 from raylog.cluster.cli.common import (
     NAMESPACE,
     TABLE,
-    Address,
     Format,
     Namespace,
     Output,
@@ -42,13 +41,24 @@ LogDirs = Annotated[
     ),
 ]
 
+RayToAsk = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="HOST:PORT",
+        envvar="RAY_ADDRESS",
+        help="Address of the Ray cluster. 'local': none; look at the log dirs of this machine. "
+        "Default: the cluster on this machine.",
+    ),
+]
+
 
 @app.command()
 def status(
     log_dir: LogDirs = None,
     config: ConfigFile = None,
     output: Format = TABLE,
-    address: Address = None,
+    address: RayToAsk = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Show who has a copy of the cluster's metadata, and how far it is.
@@ -98,7 +108,7 @@ def restore(
     ],
     log_dir: LogDirs = None,
     config: ConfigFile = None,
-    address: Address = None,
+    address: RayToAsk = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Go on from one copy of the metadata, when a newer one is lost for good.
@@ -133,7 +143,7 @@ def rebuild(
     ] = False,
     log_dir: LogDirs = None,
     config: ConfigFile = None,
-    address: Address = None,
+    address: RayToAsk = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Make the metadata anew from the partitions' folders, when all copies of it are lost.
@@ -161,21 +171,32 @@ def rebuild(
 def metadata_work(
     log_dir: list[str] | None, config: Path | None, address: str | None, namespace: str
 ) -> "MetadataWork":
-    """The work on the metadata in these log dirs; connects to Ray."""
+    """The work on the metadata in these log dirs; connects to Ray, or starts one for it."""
     quiet_ray()
     from raylog.actors.errors import BrokerNotFound
-    from raylog.actors.runtime.clusters import join_ray, join_ray_with
+    from raylog.actors.runtime import clusters
     from raylog.cluster.controller.stub import find_controller
     from raylog.cluster.metadata_work import MetadataWork
 
-    try:
-        join_ray_with(lambda: find_controller(namespace) is not None, namespace, address)
-    except BrokerNotFound:
-        join_ray(address)
-    return MetadataWork(namespace, _config(log_dir, config, namespace))
+    if address == clusters.LOCAL:
+        if log_dir:
+            os.environ.pop("RAYLOG_LOG_DIRS", None)  # as in `raylog start`
+        parsed = _config(log_dir, config, "")
+        clusters.join_or_start_ray(address)  # it ends with this process
+    else:
+        try:
+            clusters.join_ray_with(
+                lambda: find_controller(namespace) is not None, namespace, address
+            )
+        except BrokerNotFound:
+            clusters.join_ray(address)
+        parsed = _config(log_dir, config, namespace)
+    named = parsed.log_dirs if log_dir else ()
+    return MetadataWork(namespace, parsed, must_look_at=named)
 
 
 def _config(log_dir: list[str] | None, config: Path | None, namespace: str) -> "BrokerConfig":
+    """``namespace``: of the broker whose log dirs count where none are given; empty for none."""
     from raylog.actors.node.broker_config import BrokerConfig, names_log_dirs
     from raylog.cluster.config_file import read_config_file
     from raylog.cluster.metadata_work import log_dirs_of
@@ -184,7 +205,7 @@ def _config(log_dir: list[str] | None, config: Path | None, namespace: str) -> "
     if log_dir:
         settings["log.dirs"] = [os.path.abspath(path) for path in log_dir]
     if not names_log_dirs(settings):
-        found = os.environ.get("RAYLOG_LOG_DIRS") or log_dirs_of(namespace)
+        found = os.environ.get("RAYLOG_LOG_DIRS") or (namespace and log_dirs_of(namespace))
         if not found:
             raise typer.BadParameter("no broker runs: give --log-dir DIR, as to `raylog start`")
         settings["log.dirs"] = found

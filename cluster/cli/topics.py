@@ -29,7 +29,7 @@ from raylog.cluster.cli.common import (
     show_json,
 )
 from raylog.cluster.cli.interrupts import told_if_interrupted
-from raylog.cluster.cli.metadata import ConfigFile, LogDirs, metadata_work
+from raylog.cluster.cli.metadata import ConfigFile, LogDirs, RayToAsk, metadata_work
 from raylog.cluster.cli.places import Offset, Place, place_of
 from raylog.storage.errors import RaylogError
 
@@ -392,7 +392,7 @@ def adopt(
     ],
     log_dir: LogDirs = None,
     config: ConfigFile = None,
-    address: Address = None,
+    address: RayToAsk = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Take folders in again that were set aside as -stray. The broker must be stopped.

@@ -1,0 +1,117 @@
+"""``raylog metadata``: where it looks, what it shows, and how a copy is named."""
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from raylog.actors.errors import BrokerNotFound, InvalidRequest
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.runtime import clusters
+from raylog.cluster import metadata_work
+from raylog.cluster.controller.copies import SurveyedDir
+from raylog.cluster.controller.standings import Standing
+from tests.harness.shell import run_here
+
+
+class Rays:
+    """The Ray clusters of this machine: which of them a command works on, with which log dirs."""
+
+    def __init__(self) -> None:
+        self.joined: list[str | None] = []
+        self.log_dirs: tuple[str, ...] = ()
+        self.standings: list[Standing] = []
+
+    def join_with(self, has_broker: object, namespace: str, address: str | None) -> None:
+        self.joined.append(address)
+
+    def join_or_start(self, address: str | None) -> bool:
+        self.joined.append(f"new {address}")
+        return True
+
+    def work(self, namespace: str, config: BrokerConfig, **_: object) -> "Rays":
+        self.log_dirs = config.log_dirs
+        return self
+
+    def status(self) -> list[Standing]:
+        return self.standings
+
+
+@pytest.fixture
+def rays(monkeypatch: pytest.MonkeyPatch) -> Rays:
+    made = Rays()
+    monkeypatch.delenv("RAYLOG_LOG_DIRS", raising=False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(clusters, "join_ray_with", made.join_with)
+    monkeypatch.setattr(clusters, "join_or_start_ray", made.join_or_start)
+    monkeypatch.setattr(metadata_work, "MetadataWork", made.work)
+    monkeypatch.setattr(metadata_work, "log_dirs_of", lambda namespace: "/of/the/broker")
+    return made
+
+
+def test_with_address_local_a_ray_of_its_own_looks_at_the_log_dirs_that_are_given(
+    rays: Rays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever else runs here, and whatever the shell's variable says, as with `raylog start`."""
+    monkeypatch.setenv("RAYLOG_LOG_DIRS", "/of/the/shell")
+    done = run_here("metadata", "status", "--address", "local", "--log-dir", "/mnt/a")
+    assert (done.returncode, done.stderr) == (0, "no log dir has metadata\n")
+    assert (rays.joined, rays.log_dirs) == (["new local"], ("/mnt/a",))
+
+
+def test_with_address_local_and_no_log_dir_nothing_is_started(rays: Rays) -> None:
+    done = run_here("metadata", "status", "--address", "local")
+    assert (done.returncode, rays.joined) == (2, [])
+    assert "--log-dir DIR" in done.stderr
+
+
+def test_without_an_address_it_is_the_ray_that_has_the_broker(rays: Rays) -> None:
+    run_here("metadata", "status")
+    assert (rays.joined, rays.log_dirs) == ([None], ("/of/the/broker",))
+
+
+def test_a_ray_cluster_of_an_address_is_joined_also_without_a_broker(
+    rays: Rays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def join_with(*_: object) -> NoReturn:
+        raise BrokerNotFound("raylog")
+
+    def join(address: str | None) -> str:
+        rays.joined.append(f"any {address}")
+        return "there:1"
+
+    monkeypatch.setattr(clusters, "join_ray_with", join_with)
+    monkeypatch.setattr(clusters, "join_ray", join)
+    run_here("metadata", "status", "--address", "there:1", "--log-dir", "/mnt/a")
+    assert (rays.joined, rays.log_dirs) == (["any there:1"], ("/mnt/a",))
+
+
+def looked_at(node: str, *paths: str) -> list[SurveyedDir]:
+    return [SurveyedDir(node_id=node, path=path, node=node) for path in paths]
+
+
+def test_log_dirs_that_no_node_looks_at_are_refused() -> None:
+    """The nodes' Ray was started with log dirs of their own: those are looked at."""
+    dirs = [*looked_at("one", "/mnt/x"), *looked_at("5f" * 28, "/mnt/x", "/mnt/y")]
+    with pytest.raises(InvalidRequest) as raised:
+        metadata_work.check_looked_at(["/mnt/a"], dirs)
+    assert str(raised.value) == (
+        "--log-dir='/mnt/a' is on no node of this Ray cluster, which was started with "
+        "RAYLOG_LOG_DIRS and has /mnt/x, /mnt/y; leave --log-dir out to look at these, or give "
+        "--address local to look at /mnt/a on this machine"
+    )
+
+
+@pytest.mark.parametrize(
+    "dirs", [[], [*looked_at("one", "/mnt/x"), *looked_at("two", "/mnt/a/", "/mnt/b")]]
+)
+def test_log_dirs_that_some_node_looks_at_are_fine(dirs: list[Any]) -> None:
+    metadata_work.check_looked_at(["/mnt/a"], dirs)
+
+
+def test_relative_log_dirs_count_from_the_users_folder(
+    rays: Rays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_here("metadata", "status", "--address", "local", "--log-dir", "logs")
+    assert rays.log_dirs == (str(tmp_path / "logs"),)
