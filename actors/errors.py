@@ -557,16 +557,15 @@ class LabelShared(RaylogError):
 
 
 class SeveralClusters(RaylogError):
-    """The log dirs of this Ray cluster's nodes hold the metadata of more than one raylog
-    cluster."""
+    """The log dirs hold the metadata of more than one raylog cluster."""
 
     code, error_name = 104, "INCONSISTENT_CLUSTER_ID"
     fields = ("found",)
     found: str
     template = (
-        "the first log dirs of the nodes belong to different clusters ({found}); start the broker "
-        "with the log dirs of only one of them: set log.dirs, or set RAYLOG_LOG_DIRS where Ray is "
-        "started on the other node"
+        "the log dirs belong to different clusters ({found}); start the broker with the log dirs "
+        "of only one of them: name these alone in log.dirs, or in RAYLOG_LOG_DIRS where a node's "
+        "Ray is started with it"
     )
 
 

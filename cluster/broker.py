@@ -48,6 +48,7 @@ from raylog.actors.runtime.nodes import hosts
 from raylog.actors.runtime.stubs import (
     CompactionActorStub,
     LogActorStub,
+    LogManagerStub,
     RetentionActorStub,
     find_compaction_actor,
     find_log_actor,
@@ -75,6 +76,7 @@ from raylog.cluster.controller.describe import (
 from raylog.cluster.controller.node_states import NodeDescription
 from raylog.cluster.controller.stopping import stop_controller
 from raylog.cluster.controller.stub import ControllerStub, find_controller
+from raylog.cluster.looking_again import online_again
 from raylog.cluster.meant_log_dir import meant_log_dir
 from raylog.cluster.running import Running, running_parts
 from raylog.storage.errors import LogClosed, RaylogError
@@ -549,11 +551,7 @@ class Broker:
         within seconds it is what the Controller knows, without sizes.
         """
         known = self._ask_controller("the log dirs", ControllerStub.log_dirs)
-        managers = {
-            node: find_log_manager(node, self.namespace)
-            for node in running_parts(self.namespace).log_managers
-        }
-        calls = {node: manager.log_dirs() for node, manager in managers.items() if manager}
+        calls = {node: manager.log_dirs() for node, manager in self._log_managers().items()}
         gathered = gather(calls, LOG_DIRS_TIMEOUT_S)
         for node, error in gathered.errors.items():
             logger.warning("the LogManager of node %s does not answer: %s", node, error)
@@ -565,15 +563,20 @@ class Broker:
 
         Its logs are read back from the disk first, so what a failed fsync has left in the page
         cache does not count; then its partitions open. Returns at once with its state:
-        ``returning``, or ``online`` where it was not offline. ``log_dir``: as of
-        :meth:`move_partition`. Raises InvalidRequest where no node, or several, have such a dir.
+        ``returning``, or ``online`` where it was not offline. One that could not be read when its
+        node began is looked at afresh. ``log_dir``: as of :meth:`move_partition`. Raises
+        InvalidRequest where no node, or several, have such a dir, or it still cannot be read.
         """
-        command = once(
-            partial(ControllerStub.log_dir_online, log_dir=meant_log_dir(log_dir)),
-            look_at="raylog log-dirs",
+        meant = meant_log_dir(log_dir)
+        known = self._ask_controller("the log dirs", ControllerStub.log_dirs)
+        ask = partial(ControllerStub.log_dir_online, log_dir=meant)
+        command = once(ask, look_at="raylog log-dirs")
+        return online_again(
+            meant,
+            known,
+            self._log_managers(),
+            lambda: self._command(f"using {log_dir} again", command, CALL_TIMEOUT_S),
         )
-        state: str = self._command(f"using {log_dir} again", command, CALL_TIMEOUT_S)
-        return state
 
     def status(self) -> list[PartitionStatus]:
         """What every partition that answers within seconds says of itself, by name."""
@@ -613,6 +616,11 @@ class Broker:
         nodes = self._running().retention
         actors = [find_retention_actor(node, self.namespace) for node in nodes]
         return [actor for actor in actors if actor is not None]
+
+    def _log_managers(self) -> dict[str, LogManagerStub]:
+        nodes = running_parts(self.namespace).log_managers
+        found = {node: find_log_manager(node, self.namespace) for node in nodes}
+        return {node: manager for node, manager in found.items() if manager is not None}
 
     def _running(self) -> Running:
         self._join()

@@ -10,7 +10,7 @@
               | not in use, as long as another dir can be used
               |   ^
               v   | cannot be used
-            not in use, until its disk answers --> in use
+            not in use, until its disk answers, or somebody has it looked at again --> in use
 
 Nothing is written to a dir that is closed, but its lock is kept: its LogActors may still write to
 it. A dir that is not in use is not locked by this node, and nothing is written to it; but one that
@@ -32,7 +32,7 @@ from functools import partial
 from raylog.actors.control import DirReport
 from raylog.actors.events import event
 from raylog.actors.messages import LogDirStatus
-from raylog.actors.node.dir_openings import Beside, Openings, Outcome, Refused
+from raylog.actors.node.dir_openings import PATIENCE_S, Beside, Openings, Outcome, Refused
 from raylog.actors.node.events import Folder
 from raylog.actors.node.online_dir import OnlineDir
 from raylog.storage.clock import Clock
@@ -116,7 +116,7 @@ class NodeDirs:
         self._paths: dict[str, str] = {}  # of every dir that is known by its id
         self._unusable: dict[str, Unusable] = {}  # by path
         # Of dirs that have lost their identity: who gives it back must stop the broker first.
-        self._nameless: list[Lock] = []
+        self._nameless: dict[str, Lock] = {}  # by path
         self._silent: set[str] = set()  # paths of dirs that have not answered
         self._has_ended = False
 
@@ -215,6 +215,33 @@ class NodeDirs:
         self._note_unusable(path, outcome)
         late(self._found([], [dir for dir in self.unusable() if dir.path == path]))
 
+    def look_again(self, path: str, late: Callable[[Found], object]) -> str:
+        """Look afresh at a dir that could not be used, and that is not known by its id.
+
+        Returns why it still cannot be used; empty where it is used. One that is being looked at is
+        left alone. A disk that hangs is waited for only PATIENCE_S. ``late``: as of ``open``.
+        """
+        with self._memory:
+            before = self._unusable.get(path)
+            if before is None:
+                return ""
+            if before.directory_id is not None or path in self._silent or self._has_ended:
+                return before.why
+            self._silent.add(path)
+            lock = self._nameless.pop(path, None)
+        if lock is not None:
+            lock.release()
+        look = threading.Thread(
+            target=lambda: self._answered_late(late, path, self._open_dir({}, path)),
+            name=f"open-{path}",
+            daemon=True,
+        )
+        look.start()
+        look.join(PATIENCE_S)
+        with self._memory:
+            after = self._unusable.get(path)
+        return "" if after is None else after.why
+
     def _look_through(self, log_dir: LogDir) -> OnlineDir:
         return OnlineDir(
             self._fs,
@@ -266,15 +293,15 @@ class NodeDirs:
             if directory_id is not None:
                 self._paths[directory_id] = path
         if refused.lock is not None:
-            self._keep_nameless(refused.lock)
+            self._keep_nameless(path, refused.lock)
         event(logger, "log-dir-offline", level=logging.ERROR, log_dir=path, why=problem.problem)
 
-    def _keep_nameless(self, lock: Lock) -> None:
-        """Keep the lock of a dir without identity, until the node ends."""
+    def _keep_nameless(self, path: str, lock: Lock) -> None:
+        """Keep the lock of a dir without identity, until it is looked at again or the node ends."""
         with self._memory:
             has_ended = self._has_ended
             if not has_ended:
-                self._nameless.append(lock)
+                self._nameless[path] = lock
         if has_ended:
             lock.release()
 
@@ -319,7 +346,7 @@ class NodeDirs:
             dirs = list(self._online.values())
             self._online.clear()
             closed = list(self._closed)
-            nameless = list(self._nameless)
+            nameless = list(self._nameless.values())
             self._nameless.clear()
         for directory_id in closed:
             self.unlock_dir(directory_id)

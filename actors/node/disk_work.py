@@ -157,6 +157,10 @@ class DiskWork:
         """Take the log dirs into use: see ``NodeDirs.open``."""
         return self._dirs.open(paths, late)
 
+    def look_again(self, path: str, late: Callable[[Found], object]) -> str:
+        """Look afresh at a dir that could not be used: see ``NodeDirs.look_again``."""
+        return self._dirs.look_again(path, late)
+
     def let_go(self) -> None:
         """Unlock the dirs as they were found, where a start ends before a log was opened."""
         self._dirs.let_go()

@@ -263,6 +263,15 @@ class LogManagerImpl:
         return self._running().log_dirs()
 
     @ray.method(concurrency_group="disks")
+    def look_again(self, path: str) -> str:
+        """Look afresh at a log dir that could not be used, and is not known by its id.
+
+        Returns why it still cannot be used; empty where it is used. Raises NotLeader as
+        ``log_dirs``.
+        """
+        return self._running().look_again(path)
+
+    @ray.method(concurrency_group="disks")
     def record_cleaner_offset(self, log: LogId, offset: int) -> None:
         """Write down where the compaction of a log goes on.
 

@@ -28,6 +28,7 @@ from raylog.actors.node.actor_hands import CLOSE_TIMEOUT_S, ActorHands
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.controller_link import ControllerLink, ControllerPort
 from raylog.actors.node.dir_statuses import DirStatuses
+from raylog.actors.node.dirs import Found
 from raylog.actors.node.disk_hands import DiskHands
 from raylog.actors.node.disk_work import DiskWork
 from raylog.actors.node.events import (
@@ -247,6 +248,7 @@ class RunningNode:
         self._lock = threading.Lock()  # of what follows
         self._recoveries = Recoveries(ports.timer.now_s)
         self._usable_bytes: dict[str, int] = {}
+        self._is_restarted = False
 
     # -- the beginning -----------------------------------------------------------------------------
 
@@ -258,10 +260,9 @@ class RunningNode:
         OutOfResources where a thread cannot be started. Nothing has begun then, and no dir is
         locked.
         """
+        self._is_restarted = is_restarted
         try:
-            found = self._disk.open(
-                log_dirs, lambda late: self._shell.tell(dirs_read(late, is_restarted=is_restarted))
-            )
+            found = self._disk.open(log_dirs, self._found_late)
         except BaseException:
             self._link.stop()
             raise
@@ -281,6 +282,9 @@ class RunningNode:
             self._disk.let_go()
             self._link.stop()
             raise
+
+    def _found_late(self, found: Found) -> None:
+        self._shell.tell(dirs_read(found, is_restarted=self._is_restarted))
 
     def _begin(self, first: Started) -> None:
         """Begin, the machine last: where a thread is missing, nothing has been done yet."""
@@ -412,6 +416,13 @@ class RunningNode:
 
         self._writes.run(directory_id, write)
         written.wait(CLEANER_TIMEOUT_S)
+
+    def look_again(self, path: str) -> str:
+        """Look afresh at a log dir that could not be used, and is not known by its id.
+
+        Returns why it still cannot be used; empty where it is used.
+        """
+        return self._disk.look_again(path, self._found_late)
 
     # -- look-ups ----------------------------------------------------------------------------------
 

@@ -153,6 +153,9 @@ class LogManagerStub:
     def log_dirs(self) -> Call[list[LogDirStatus]]:
         return Call(self.handle.log_dirs.remote(), f"the log dirs of {self.name}")
 
+    def look_again(self, path: str) -> Call[str]:
+        return Call(self.handle.look_again.remote(path), f"looking at {path} again")
+
     def recovering(self, partition: TopicPartition, progress: Progress | None) -> Call[None]:
         return Call(self.handle.recovering.remote(partition, progress), self.name)
 

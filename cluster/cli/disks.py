@@ -70,6 +70,7 @@ def online(
 ) -> None:
     """Use a log dir again that was offline, when its disk is repaired.
 
+    Also one that its node could not read when it began: the node looks at it afresh.
     Its logs are read back from the disk first; then its partitions open. `raylog log-dirs` shows
     how far that has come.
     """

@@ -433,14 +433,14 @@ class Commands:
             if _is_meant(entry, command.log_dir) and command.node in (None, entry.node)
         ]
         if not meant:
-            known = ", ".join(f"{entry.path} of {entry.node}" for entry in self._dirs_offline())
+            known = ", ".join(
+                f"{entry.path} of node {short_key(entry.node)}" for entry in self._dirs_offline()
+            )
             why = f"is not a log dir of a node; offline are: {known or 'none'}"
             raise InvalidRequest("log_dir", command.log_dir, why)
         if len(meant) > 1:
-            nodes = ", ".join(entry.node for entry in meant)
-            why = (
-                f"is on several nodes ({nodes}); give the directory id that `raylog log-dirs` shows"
-            )
+            ids = ", ".join(f"{e.directory_id} of node {short_key(e.node)}" for e in meant)
+            why = f"is the path of several log dirs ({ids}); give the directory id of one of them"
             raise InvalidRequest("log_dir", command.log_dir, why)
         return meant[0]
 

@@ -53,13 +53,11 @@ ONLINE_AGAIN = (
     "repair the disk, or replace it and restore a copy, then run `raylog log-dirs online "
     "{directory_id}`; its logs are read back from the disk first"
 )
-# The same where its node has started without it, and does not know its id.
-START_AGAIN = (
-    "repair the disk, or replace it and restore a copy, then run `raylog stop` and `raylog start`: "
-    "its node looks at it again when it starts"
+# The same where its node could not read it when it began, so that its id is not known.
+LOOK_AGAIN = (
+    "mend that (a disk that has failed: repair it, or replace it and restore a copy), then run "
+    "`raylog log-dirs online {path}`: its node looks at it again"
 )
-
-
 # The same while that is under way.
 READ_BACK = "wait: its partitions open when its logs are read back"
 # What to do about a partition whose node, or log dir, is the problem.

@@ -15,6 +15,7 @@ from raylog.cluster.controller.describe import (
     BEING_OPENED,
     CONFIG_OF,
     IS_STOPPED,
+    LOOK_AGAIN,
     MANAGER_ENDS,
     MANAGER_LEARNS,
     MANAGER_STARTS,
@@ -25,7 +26,6 @@ from raylog.cluster.controller.describe import (
     ONLINE_AGAIN,
     SEE_LOG_DIR,
     SILENT,
-    START_AGAIN,
     UPKEEP_OF,
 )
 from raylog.cluster.controller.reserve import RESERVE_BYTES
@@ -360,7 +360,7 @@ def _used_again(log_dir: LogDirStatus) -> str:
     return (
         ONLINE_AGAIN.format(directory_id=log_dir.directory_id)
         if log_dir.directory_id
-        else START_AGAIN
+        else LOOK_AGAIN.format(path=shlex.quote(log_dir.path))
     )
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pytest
 
 from raylog.actors.messages import LogDirStatus
+from raylog.actors.runtime.calls import Call
+from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster import start as start_module
 from raylog.cluster.broker import Broker
 from raylog.cluster.client.commanding import Command
@@ -50,6 +52,12 @@ class FakeBroker(Broker):
     def _command(self, what: str, command: Command[Answer], timeout_s: float) -> Answer:
         answer: Answer = command.call(ControllerStub(self.controller), False).reference
         return answer
+
+    def _ask_controller(self, what: str, ask: Callable[[ControllerStub], Call[Answer]]) -> Answer:
+        return cast(Answer, self._log_dirs)
+
+    def _log_managers(self) -> dict[str, LogManagerStub]:
+        return {}
 
     def log_dirs(self) -> list[LogDirStatus]:
         return self._log_dirs

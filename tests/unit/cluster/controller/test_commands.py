@@ -363,7 +363,7 @@ def test_a_log_dir_that_its_node_has_started_without_is_not_told_to_be_online() 
 
 def test_a_path_that_two_nodes_have_is_not_guessed() -> None:
     same = replace(DIRS[2], path="/a1")
-    with pytest.raises(InvalidRequest, match="several nodes"):
+    with pytest.raises(InvalidRequest, match="a1 of node a, b1 of node b"):
         Given(same).records(LogDirOnline(log_dir="/a1"))
     assert Given(same).records(LogDirOnline(log_dir="/a1", node="b")) == ()
     assert Given(same).records(LogDirOnline(log_dir="b1")) == ()

@@ -301,8 +301,10 @@ def test_a_node_where_nobody_removes_what_is_old_is_told() -> None:
 def test_an_offline_log_dir_says_how_it_is_used_again() -> None:
     offline = LogDirStatus.offline("n" * 56, "/disk", "id", "EIO")
     assert "raylog log-dirs online id" in only(Facts(log_dirs=[offline])).todo
-    unidentified = offline._replace(directory_id="")
-    assert "`raylog stop` and `raylog start`" in only(Facts(log_dirs=[unidentified])).todo
+    unread = offline._replace(directory_id="", path="/a disk", problem="this is a file")
+    todo = only(Facts(log_dirs=[unread])).todo
+    assert todo.startswith("mend that")
+    assert "`raylog log-dirs online '/a disk'`" in todo
 
 
 def test_the_partitions_of_a_log_dir_that_is_offline_do_not_repeat_its_advice() -> None:

@@ -1,0 +1,99 @@
+"""``raylog log-dirs online`` of a log dir that its node could not read when it began."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from raylog.actors.errors import InvalidRequest
+from raylog.actors.messages import LogDirStatus
+from raylog.actors.runtime.stubs import LogManagerStub
+from raylog.cluster import looking_again
+from raylog.cluster.looking_again import online_again
+from raylog.storage.state.properties import random_id
+
+ID = random_id()
+NO_SUCH = InvalidRequest("log_dir", "/a", "is not a log dir of a node")
+
+
+class Answered:
+    """An answer that is there."""
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+
+class Manager:
+    """A node's LogManager: its log dirs, and why each still cannot be used."""
+
+    def __init__(self, **why_by_name: str) -> None:
+        self.why = {f"/{name}": why for name, why in why_by_name.items()}
+        self.looked_at: list[str] = []
+        self.dirs = [LogDirStatus.offline("n", path, None, "missing") for path in self.why]
+
+    def log_dirs(self) -> Answered:
+        return Answered(self.dirs)
+
+    def look_again(self, path: str) -> Answered:
+        self.looked_at.append(path)
+        return Answered(self.why[path])
+
+
+@pytest.fixture(autouse=True)
+def calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gather(calls: dict[Any, Answered], _: float) -> Any:
+        answers = {key: call.answer for key, call in calls.items()}
+        return SimpleNamespace(answers=answers, errors={}, raise_faults=lambda: None)
+
+    monkeypatch.setattr(looking_again, "gather", gather)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+
+
+class Controller:
+    """It says these one after another; an error is raised."""
+
+    def __init__(self, *answers: str | Exception) -> None:
+        self.answers = list(answers)
+
+    def __call__(self) -> str:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def online(log_dir: str, manager: Manager, controller: Controller, *known: LogDirStatus) -> str:
+    return online_again(log_dir, known, {"n": cast(LogManagerStub, manager)}, controller)
+
+
+def test_its_node_looks_afresh_and_the_controller_may_hear_of_it_late() -> None:
+    manager = Manager(a="", b="missing")
+    assert online("/a", manager, Controller(NO_SUCH, NO_SUCH, "online")) == "online"
+    assert manager.looked_at == ["/a"]
+
+
+def test_by_its_id_where_the_controller_knows_it() -> None:
+    manager = Manager(a="")
+    known = LogDirStatus.offline("n", "/a", ID, "missing")
+    assert online(ID, manager, Controller("returning"), known) == "returning"
+    assert manager.looked_at == ["/a"]
+
+
+def test_what_is_wrong_now_is_said() -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        online("/a", Manager(a="it is a file"), Controller())
+    assert str(raised.value) == ("log_dir='/a' cannot be used yet: it is a file; mend that first")
+
+
+def test_a_log_dir_that_no_node_has_is_refused_at_once() -> None:
+    controller = Controller(NO_SUCH)
+    with pytest.raises(InvalidRequest):
+        online("/other", Manager(a=""), controller)
+    assert controller.answers == []
+
+
+def test_a_log_dir_that_failed_later_is_left_to_the_controller() -> None:
+    manager = Manager(a="")
+    manager.dirs = [LogDirStatus.offline("n", "/a", ID, "EIO")]
+    assert online("/a", manager, Controller("returning")) == "returning"
+    assert manager.looked_at == []
