@@ -226,8 +226,9 @@ def describe(
     broker = connected(address, namespace)
     told = Told()
     futures = broker.admin().describe_topics(dict.fromkeys(topics))
-    found = [topic for name, future in futures.items() if (topic := told.of(name, future))]
-    by_name = _statuses(broker, found)
+    topics_found = [topic for name, future in futures.items() if (topic := told.of(name, future))]
+    by_name = _statuses(broker, topics_found)
+    found = [_with_silent(topic, by_name) for topic in topics_found]
     if output is Output.json:
         show_json({"topics": [_document(topic, by_name) for topic in found]})
         told.end()
@@ -243,6 +244,19 @@ def describe(
         ]
         show(("partition", "node", "log start", "log end", "bytes", "folder", "problem"), rows)
     told.end()
+
+
+def _with_silent(
+    topic: "TopicDescription", by_name: "Mapping[str, PartitionStatus]"
+) -> "TopicDescription":
+    """The topic, where each partition that does not answer has that as its problem."""
+    places = [
+        place._replace(problem="does not answer", todo="`raylog health` says what to do")
+        if place.problem is None and f"{topic.name}-{place.partition}" not in by_name
+        else place
+        for place in topic.partitions
+    ]
+    return topic._replace(partitions=tuple(places))
 
 
 def _document(
