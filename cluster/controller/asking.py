@@ -320,7 +320,7 @@ class Commanding:
         InvalidRequest for a node that is not known, or that is stopped; NodeOrderReplaced where
         another order for the node came meanwhile.
         """
-        key = self._node(node)
+        key = self._node(node, is_start=is_undone)
         return self._operate(DrainNode(node=key, is_undone=is_undone), key)
 
     def stop_node(self, node: str) -> NodeDescription:
@@ -330,7 +330,7 @@ class Commanding:
 
     def start_node(self, node: str) -> NodeDescription:
         """Use a node again that was stopped or drained; the answer says what does not serve."""
-        key = self._node(node)
+        key = self._node(node, is_start=True)
         described = self._operate(StartNode(node=key), key)
         return described._replace(not_serving=not_serving(self._snapshot(), key))
 
@@ -346,9 +346,9 @@ class Commanding:
         assert isinstance(finalized, int), finalized
         return finalized
 
-    def _node(self, name: str) -> str:
+    def _node(self, name: str, *, is_start: bool = False) -> str:
         snapshot = self._snapshot()
-        key = key_of(snapshot, name)
+        key = key_of(snapshot, name, is_start=is_start)
         if key is None:
             known = ", ".join(short_key(known) for known in sorted(keys_of(snapshot)))
             why = (

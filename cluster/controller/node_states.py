@@ -230,12 +230,20 @@ def _state(
     return ("starting" if problem is None else "apart"), why
 
 
-def key_of(snapshot: Snapshot, name: str) -> str | None:
+def key_of(snapshot: Snapshot, name: str, *, is_start: bool = False) -> str | None:
     """The key of the node that a person means; None where there is none, or several.
 
-    ``name``: its label, or Ray's id of it, or the beginning of that.
+    ``name``: its label, or Ray's id of it, or the beginning of that. ``is_start``: the node is to
+    be used again. Where its order alone kept it known, the first start has ended that; a start that
+    is repeated finds it among all nodes that ever took part.
     """
-    keys = keys_of(snapshot)
+    key = _key_in(keys_of(snapshot), snapshot, name)
+    if key is None and is_start:
+        return _key_in({*keys_of(snapshot), *snapshot.desired.nodes}, snapshot, name)
+    return key
+
+
+def _key_in(keys: set[str], snapshot: Snapshot, name: str) -> str | None:
     if name in keys:
         return name
     ids = {key: key for key in keys if len(key) == NODE_ID_CHARS} | dict(snapshot.node_ids)

@@ -115,16 +115,36 @@ def test_an_order_for_a_node_that_is_none_is_refused_and_says_where_they_are_lis
     desk = Desk(refused)
     gone = NodeRecord(key="5f" * 28, kafka_id=0, port=0)
     desk.snapshot.desired.apply(gone)
-    orders = (
-        desk.commanding.drain_node,
-        desk.commanding.stop_node,
-        desk.commanding.start_node,
-    )
-    for order in orders:
+    for order in (desk.commanding.drain_node, desk.commanding.stop_node):
         with pytest.raises(InvalidRequest) as raised:
             order(gone.key)
         assert str(raised.value) == (
             f"node={gone.key!r} is no node of this broker, or the beginning of several ids; its "
             "nodes are: a. See `raylog node list`"
         )
+    assert desk.asked == 0
+
+
+@pytest.mark.parametrize("name", ["5f" * 28, "5f5f5f5f"])
+def test_a_start_of_a_node_that_only_its_order_kept_known_may_be_repeated(name: str) -> None:
+    """After the first nothing keeps it known; the second is answered as the first."""
+    gone = NodeRecord(key="5f" * 28, kafka_id=0, port=0, state="stopped")
+    desk = Desk(lambda event: Answer(request=0, value=started(event)))
+
+    def started(event: Asked) -> NodeRecord:
+        online = replace(gone, state="online")
+        desk.snapshot.desired.apply(online)
+        return online
+
+    desk.snapshot.desired.apply(gone)
+    first = desk.commanding.start_node(name)
+    assert (first.node, first.state) == (gone.key, "away")
+    assert desk.commanding.start_node(name) == first
+    assert desk.commanding.drain_node(name, is_undone=True) == first
+
+
+def test_a_start_of_a_node_that_was_never_there_is_refused() -> None:
+    desk = Desk(refused)
+    with pytest.raises(InvalidRequest, match="is no node of this broker"):
+        desk.commanding.start_node("5f" * 28)
     assert desk.asked == 0
