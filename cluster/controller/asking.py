@@ -301,7 +301,7 @@ class Commanding:
 
         It is ``returning`` until its logs were read back from the disk. ``log_dir``: a path or a
         directory id. ``node``: the key of its node. Raises LogDirOffline for one that no node could
-        read when it started: only its next start looks again.
+        read when it started, and has not looked at again since (``looking_again.py``).
         """
         command = LogDirOnline(log_dir=log_dir, node=node)
         record = self._ask(command, f"using {log_dir} again", CALL_TIMEOUT_S)

@@ -418,7 +418,7 @@ class Commands:
     def _check_identified(self, meant: DirRecord) -> None:
         """Raise LogDirOffline where the node started without the dir, and does not know its id.
 
-        Only its next start looks at the dir again.
+        The node looks at the dir again when it is asked to, and when it starts.
         """
         seen = self._observed.get(meant.node)
         for entry in () if seen is None or seen.report is None else seen.report.dirs:
