@@ -51,6 +51,7 @@ def identify(
     path = os.path.abspath(path)
     if not fs.is_dir(path):
         raise InvalidLogDir(path, "this is no folder; mount its disk, or correct the path")
+    _check_unused(fs, path)  # first: nothing else matters then
     if not is_directory_id(directory_id):
         raise RepairRefused(path, f"{directory_id!r} is no directory id (22 characters)")
     if like is not None:
@@ -73,6 +74,13 @@ def identify(
     finally:
         lock.release()
     return meta
+
+
+def _check_unused(fs: FileSystem, path: str) -> None:
+    """Raise LogLocked where a broker uses the log dir; no file is made."""
+    lock_file = os.path.join(path, LOCK_FILE)
+    if fs.exists(lock_file):
+        fs.lock(lock_file).release()
 
 
 def _identity(fs: FileSystem, path: str, like: str) -> MetaProperties:

@@ -57,3 +57,20 @@ def test_a_log_dir_that_has_an_identity_keeps_it(disk: Path) -> None:
     again = run_here(*arguments)
     assert again.returncode == 1
     assert f"it has a meta.properties: its id is {directory_id}" in again.stderr
+
+
+def test_that_the_log_dir_is_in_use_is_said_before_more_is_asked_for(disk: Path) -> None:
+    running = start(disk)
+    done = run_here("log-dirs", "identify", str(disk), "--directory-id", running.directory_id)
+    assert (done.returncode, "--like" in done.stderr) == (1, False)
+    assert f"{disk} is locked by another process; stop the broker" in done.stderr
+    running.close(clean=True)
+
+
+def test_what_is_refused_changes_nothing(disk: Path) -> None:
+    directory_id = lose(disk)
+    (disk / ".lock").unlink(missing_ok=True)
+    before = sorted(path.name for path in disk.iterdir())
+    done = run_here("log-dirs", "identify", str(disk), "--directory-id", directory_id)
+    assert (done.returncode, "--like" in done.stderr) == (1, True)
+    assert sorted(path.name for path in disk.iterdir()) == before
