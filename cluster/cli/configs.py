@@ -13,6 +13,7 @@ from raylog.cluster.cli.common import (
     Output,
     ValidateOnly,
     connected,
+    note,
     pairs,
     show,
     show_json,
@@ -96,8 +97,9 @@ def set_keys(
 ) -> None:
     """Change a topic's configuration while it serves. Nothing restarts.
 
-    If one key or value is invalid, nothing is changed. The broker's own keys are set when it
-    starts.
+    If one key or value is invalid, nothing is changed. Where a partition does not obey the change
+    within 30 seconds, for example because its process hangs, it is named, and the exit status is 1.
+    The broker's own keys are set when it starts.
     """
     from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
 
@@ -118,9 +120,9 @@ def set_keys(
     own = " ".join(f"{key}={_text(value)}" for key, value in described.config.items()) or "-"
     typer.echo(f"{topic} can have: {own}" if validate_only else f"{topic}: {own}")
     if described.outdated and not validate_only:
-        numbers = ", ".join(map(str, described.outdated))
-        typer.echo(
-            f"{topic}: changed, but partition {numbers} does not obey it yet; it does when it is "
-            "back, and until then nothing is removed from it",
-            err=True,
+        names = ", ".join(f"{topic}-{number}" for number in described.outdated)
+        note(
+            f"error: {names}: changed, but not obeyed yet; `raylog health` says why. They obey it "
+            "when they are back, and until then nothing is removed from them"
         )
+        raise typer.Exit(1)

@@ -1,0 +1,43 @@
+"""``raylog config set``: the exit status says whether every partition obeys the change."""
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+
+import pytest
+
+from raylog.cluster import start as start_module
+from raylog.cluster.controller.describe import TopicDescription
+from tests.harness.shell import Done, run_here
+
+
+def set_retention(
+    monkeypatch: pytest.MonkeyPatch, *options: str, outdated: tuple[int, ...]
+) -> Done:
+    future: Future[TopicDescription] = Future()
+    future.set_result(TopicDescription("t", "id", {"retention.ms": 5}, (), outdated))
+    broker = SimpleNamespace(
+        admin=lambda: SimpleNamespace(alter_configs=lambda *_, **__: {"t": future})
+    )
+    monkeypatch.setattr(start_module, "connect", lambda *_, **__: broker)
+    return run_here("config", "set", "t", "retention.ms=5", *options)
+
+
+def test_a_change_that_all_partitions_obey_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = set_retention(monkeypatch, outdated=())
+    assert (done.returncode, done.stdout, done.stderr) == (0, "t: retention.ms=5\n", "")
+
+
+def test_partitions_that_have_not_confirmed_it_are_named_and_it_is_no_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done = set_retention(monkeypatch, outdated=(0, 2))
+    assert (done.returncode, done.stdout) == (1, "t: retention.ms=5\n")
+    assert done.stderr == (
+        "error: t-0, t-2: changed, but not obeyed yet; `raylog health` says why. They obey it when "
+        "they are back, and until then nothing is removed from them\n"
+    )
+
+
+def test_a_validation_asks_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = set_retention(monkeypatch, "--validate-only", outdated=(0,))
+    assert (done.returncode, done.stderr) == (0, "")
