@@ -143,7 +143,11 @@ class MetadataWork:
 
     def _stray(self, path: str, dirs: Sequence[FoundDir]) -> Stray:
         log_dir, name = os.path.split(path)
-        homes = [entry for entry in dirs if entry.path == log_dir and name in entry.strays]
+        homes = [
+            entry
+            for entry in dirs
+            if os.path.normpath(entry.path) == log_dir and name in entry.strays
+        ]
         if len(homes) != 1:
             why = "was set aside on several nodes" if homes else "was set aside in no log dir"
             raise InvalidRequest("the folder", path, f"{why}; give the whole path of one folder")

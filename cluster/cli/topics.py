@@ -4,6 +4,7 @@ A command for several topics tells of each what has become of it. If one fails, 
 and the exit status is 1.
 """
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -400,8 +401,9 @@ def adopt(
         list[str],
         typer.Argument(
             metavar="FOLDER...",
-            help="Folders that were set aside, `raylog health` lists them: their whole paths, on "
-            "whichever node they are.",
+            help="Folders that were set aside, `raylog health` lists them, on whichever node they "
+            "are. A relative path counts from the folder that you are in; of another machine, give "
+            "the whole path.",
         ),
     ],
     log_dir: LogDirs = None,
@@ -416,7 +418,8 @@ def adopt(
     retention.ms=-1, retention.bytes=-1) until you set it again. Refused where the partition has a
     folder, or another topic has the name.
     """
-    for partition in metadata_work(log_dir, config, address, namespace).adopt(folders):
+    paths = [os.path.abspath(folder) for folder in folders]
+    for partition in metadata_work(log_dir, config, address, namespace).adopt(paths):
         typer.echo(f"{partition} is a partition again; it serves when the broker runs")
 
 

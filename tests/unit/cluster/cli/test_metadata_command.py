@@ -21,6 +21,7 @@ class Rays:
         self.joined: list[str | None] = []
         self.log_dirs: tuple[str, ...] = ()
         self.standings: list[Standing] = []
+        self.adopted: list[str] = []
 
     def join_with(self, has_broker: object, namespace: str, address: str | None) -> None:
         self.joined.append(address)
@@ -35,6 +36,10 @@ class Rays:
 
     def status(self) -> list[Standing]:
         return self.standings
+
+    def adopt(self, folders: list[str]) -> list[str]:
+        self.adopted = folders
+        return ["t-0"]
 
 
 @pytest.fixture
@@ -115,3 +120,17 @@ def test_relative_log_dirs_count_from_the_users_folder(
     monkeypatch.chdir(tmp_path)
     run_here("metadata", "status", "--address", "local", "--log-dir", "logs")
     assert rays.log_dirs == (str(tmp_path / "logs"),)
+
+
+def test_folders_to_adopt_count_from_the_users_folder(
+    rays: Rays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes have them by their whole paths; a shell completes a name with a slash."""
+    monkeypatch.chdir(tmp_path)
+    done = run_here("topic", "adopt", "logs/t-0.1-stray/", "../b/t-1.1-stray", "/c/t-2.1-stray")
+    assert done.returncode == 0
+    assert rays.adopted == [
+        f"{tmp_path}/logs/t-0.1-stray",
+        f"{tmp_path.parent}/b/t-1.1-stray",
+        "/c/t-2.1-stray",
+    ]
