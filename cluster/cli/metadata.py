@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Show the copies of the cluster's metadata, and mend what is lost.", no_args_is_help=True
 )
-COLUMNS = ("node", "log dir", "state", "in sync", "records", "lacks", "epoch", "topics")
+COLUMNS = ("node", "log dir", "state", "has every change", "records", "lacks", "epoch", "topics")
 
 ConfigFile = Annotated[
     Path | None, typer.Option(help="YAML file with broker keys, as of `raylog start`.")
@@ -65,9 +65,13 @@ def status(
 
     The newest copy comes first. STATE: newest; behind (it lacks the last records); outdated (what
     it has more was never committed); apart (nobody can say which of the two counts); unreadable;
-    missed (it was in sync, and its log dir is not there). IN SYNC: whether it must have every
-    change that was answered. Reads the log dirs of all nodes; no broker needs to run.
+    missed (it has every change, and its log dir is not there). HAS EVERY CHANGE: whether nothing
+    can be missing in it that a client was told is done; "not known": it has all that is in reach,
+    or cannot be read. NODE, or the path, is what `raylog metadata restore --from` takes. Reads the
+    log dirs of all nodes; no broker needs to run.
     """
+    from raylog.cluster.controller.spread import short_key
+
     found = metadata_work(log_dir, config, address, namespace).status()
     if output is Output.json:
         show_json({"copies": [_fields(entry) for entry in found]})
@@ -75,7 +79,7 @@ def status(
     show(COLUMNS, [_row(entry) for entry in found])
     for entry in found:
         if entry.problem:
-            note(f"{entry.path} of node {entry.node}: {entry.problem}")
+            note(f"{entry.path} of node {short_key(entry.node)}: {entry.problem}")
     if not found:
         note("no log dir has metadata")
 
@@ -85,14 +89,22 @@ def _fields(entry: "Standing") -> dict[str, object]:
 
 
 def _row(entry: "Standing") -> tuple[object, ...]:
+    from raylog.cluster.controller.spread import short_key
+
     numbers = (entry.records, entry.behind, entry.epoch, entry.topics)
     return (
-        entry.node,
+        short_key(entry.node),
         entry.path or None,
         entry.state,
-        "yes" if entry.is_in_sync else "no",
+        _has_every_change(entry),
         *(number if number >= 0 else None for number in numbers),
     )
+
+
+def _has_every_change(entry: "Standing") -> str:
+    if entry.is_in_sync:
+        return "yes"
+    return "no" if entry.behind > 0 else "not known"
 
 
 @app.command()
@@ -102,8 +114,9 @@ def restore(
         typer.Option(
             "--from",
             metavar="NODE",
-            help="Where the copy is, as `raylog metadata status` shows it: the node, or the path "
-            "of the log dir.",
+            help="Where the copy is, as `raylog metadata status` shows it: the label of the node, "
+            "or its id or the beginning of that; or the path of the log dir. With `--address "
+            "local` give the path: a node without a label has another id each time.",
         ),
     ],
     log_dir: LogDirs = None,

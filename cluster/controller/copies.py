@@ -53,6 +53,7 @@ from raylog.actors.errors import (
 )
 from raylog.actors.metadata_history import DIGEST_BYTES
 from raylog.cluster.controller.records import METADATA_LOG
+from raylog.cluster.controller.spread import short_key
 from raylog.storage.errors import LogLocked
 from raylog.storage.state.controller_epoch import NO_EPOCH
 from raylog.storage.wire import message
@@ -306,7 +307,7 @@ def _is_older(own: SurveyedDir, best: SurveyedDir) -> bool:
 def _missed(node: str, there: SurveyedDir | None) -> str:
     """What is missed, for people. ``there``: what lies in its place, if anything does."""
     if there is None:
-        return f"node {node}"
+        return f"node {short_key(node)}"
     if there.copy is None:
         return _listed([there])
     return f"the newer metadata that was in {there} (an older state of it lies there now)"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from raylog.actors.errors import InvalidRequest, MetadataIncomplete, MetadataInDoubt
 from raylog.cluster.controller.copies import SurveyedDir, age_of, check_complete
+from raylog.cluster.controller.spread import short_key
 from raylog.storage.state.controller_epoch import NO_EPOCH
 
 
@@ -34,7 +35,7 @@ def standings(dirs: Sequence[SurveyedDir]) -> list[Standing]:
     copies = sorted(_copies(dirs), key=age_of, reverse=True)
     unread = [entry for entry in dirs if entry.has_metadata and entry.copy is None]
     best = copies[0] if copies else None
-    in_sync = dict(best.copy.in_sync or {}) if best is not None and best.copy is not None else {}
+    in_sync = _in_sync(copies, unread)
     found = [_standing(entry, best, in_sync) for entry in copies]
     found += [
         Standing(
@@ -53,6 +54,22 @@ def standings(dirs: Sequence[SurveyedDir]) -> list[Standing]:
         if directory not in known
     ]
     return found
+
+
+def _in_sync(copies: Sequence[SurveyedDir], unread: Sequence[SurveyedDir]) -> dict[str, str]:
+    """The copies that must have every committed record: directory id -> node.
+
+    ``copies``: the newest first. Where nobody has written it down, and only one copy is known, it
+    is that one.
+    """
+    if not copies or copies[0].copy is None:
+        return {}
+    best = copies[0]
+    if copies[0].copy.in_sync is not None:
+        return dict(copies[0].copy.in_sync)
+    if unread or len(copies) > 1 or best.directory_id is None:
+        return {}
+    return {best.directory_id: best.node or best.node_id}
 
 
 def _standing(entry: SurveyedDir, best: SurveyedDir | None, in_sync: dict[str, str]) -> Standing:
@@ -109,19 +126,20 @@ class Restoration:
 
 
 def restoration(dirs: Sequence[SurveyedDir], source: str) -> Restoration:
-    """What it means to go on from the copy at ``source``: a node's key or Ray id, or a path.
+    """What it means to go on from the copy at ``source``: a node or a path, as of ``_named``.
 
     Raises InvalidRequest where it names no readable copy, or several.
     """
     copies = _copies(dirs)
-    named = [entry for entry in copies if source in (entry.node, entry.node_id, entry.path)]
+    named = _named(copies, source)
+    listed = ", ".join(f"{short_key(entry.node or entry.node_id)}:{entry.path}" for entry in copies)
     chosen = max(named, key=age_of, default=None)
     if chosen is None or chosen.copy is None:
-        listed = ", ".join(f"{entry.node or entry.node_id}:{entry.path}" for entry in copies)
         why = f"names no readable copy of the metadata; there are: {listed or 'none'}"
         raise InvalidRequest("--from", source, why)
     if len({entry.node_id for entry in named}) > 1:
-        raise InvalidRequest("--from", source, "is a path on several nodes; name the node")
+        why = f"means copies on several nodes; name the node by more of its id, of these: {listed}"
+        raise InvalidRequest("--from", source, why)
     if chosen.directory_id is None:
         why = "lies in a log dir without meta.properties; write it with `raylog log-dirs identify`"
         raise InvalidRequest("--from", source, why)
@@ -135,6 +153,24 @@ def restoration(dirs: Sequence[SurveyedDir], source: str) -> Restoration:
         lacks=tuple(lacks),
         parted=tuple(parted),
     )
+
+
+def _named(copies: Sequence[SurveyedDir], source: str) -> list[SurveyedDir]:
+    """The copies that a person means: those of a node, or at a path.
+
+    ``source``: a path, a node's label, or the beginning of a node's id.
+    """
+    exact = [entry for entry in copies if source in (entry.node, entry.node_id, entry.path)]
+    return exact or [
+        entry
+        for entry in copies
+        if source and (entry.node_id.startswith(source) or _begins_key(entry.node, source))
+    ]
+
+
+def _begins_key(key: str, source: str) -> bool:
+    """Whether a node has no label, so that its key is an id, and that begins so."""
+    return short_key(key) != key and key.startswith(source)
 
 
 def _is_past(entry: SurveyedDir, chosen: SurveyedDir) -> bool:

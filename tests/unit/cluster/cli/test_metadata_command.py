@@ -134,3 +134,24 @@ def test_folders_to_adopt_count_from_the_users_folder(
         f"{tmp_path.parent}/b/t-1.1-stray",
         "/c/t-2.1-stray",
     ]
+
+
+def test_the_copies_are_shown_with_names_that_from_takes(rays: Rays) -> None:
+    rays.standings = [
+        Standing(node="5f" * 28, path="/a", state="newest", is_in_sync=True, behind=0),
+        Standing(node="disk-1", path="/b", state="newest", behind=0),
+        Standing(node="disk-2", path="/c", state="behind", behind=2),
+        Standing(node="6f" * 28, path="/d", state="unreadable", problem="EIO"),
+        Standing(node="7f" * 28, path="", state="missed", is_in_sync=True),
+    ]
+    done = run_here("metadata", "status", "--address", "local", "--log-dir", "/a")
+    header, *rows = (line.split("\t") for line in done.lines())
+    assert header[:4] == ["node", "log dir", "state", "has every change"]
+    assert [(row[0], row[3]) for row in rows] == [
+        ("5f5f5f5f", "yes"),
+        ("disk-1", "not known"),
+        ("disk-2", "no"),
+        ("6f6f6f6f", "not known"),
+        ("7f7f7f7f", "yes"),
+    ]
+    assert done.stderr == "/d of node 6f6f6f6f: EIO\n"

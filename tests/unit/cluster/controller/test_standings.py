@@ -110,6 +110,38 @@ def test_a_damaged_copy_may_have_more_where_nobody_says_who_is_in_sync() -> None
     assert found.lacks == ("what is only in /b of node ray-b: EIO",)
 
 
+ONE, OTHER = "5f1" + "0" * 53, "5f2" + "0" * 53
+
+
+@pytest.mark.parametrize("source", ["5f1", "5f100000", ONE, "/a"])
+def test_a_copy_is_named_by_the_beginning_of_its_nodes_id(source: str) -> None:
+    one = replace(keeper("a", copy("xyz", 3)), node=ONE, node_id="7a" * 28)
+    other = replace(keeper("b", copy("xy", 2)), node="disk-1", node_id=OTHER)
+    assert restoration([one, other], source).source == one
+    assert restoration([one, other], "5f2").source == other
+    assert restoration([one, other], "disk-1").source == other
+
+
+def test_the_beginning_of_several_nodes_ids_is_refused_with_their_names() -> None:
+    one = replace(keeper("a", copy("xyz", 3)), node=ONE, node_id=ONE)
+    other = replace(keeper("b", copy("xy", 2)), node=OTHER, node_id=OTHER)
+    with pytest.raises(InvalidRequest, match=r"several nodes; .* 5f100000:/a, 5f200000:/b"):
+        restoration([one, other], "5f")
+
+
+def test_a_label_is_not_taken_for_the_beginning_of_an_id() -> None:
+    one = replace(keeper("a", copy("xyz", 3)), node="5f", node_id="7a" * 28)
+    other = replace(keeper("b", copy("xy", 2)), node=OTHER, node_id=OTHER)
+    assert restoration([one, other], "5f").source == one
+
+
+def test_the_only_copy_that_anybody_knows_of_has_every_change() -> None:
+    """Nobody has written down who is in sync, as on a cluster of one node."""
+    alone = keeper("a", replace(copy("xyz", 3), in_sync=None, ruled_from=-1))
+    assert [entry.is_in_sync for entry in standings([alone])] == [True]
+    assert not by_node(alone, keeper("b", None, "EIO"))["a"].is_in_sync
+
+
 def test_what_names_no_copy_or_several_is_refused_with_what_there_is() -> None:
     dirs = [keeper("a", copy("xyz")), keeper("b", None, "EIO")]
     for source in ("b", "nobody", ""):
