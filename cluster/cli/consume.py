@@ -3,6 +3,8 @@
 import re
 import select
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -15,6 +17,7 @@ from raylog.cluster.cli.places import Offset, Place, place_of
 from raylog.storage.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
+    from raylog.cluster.client.connection import Connection
     from raylog.cluster.client.consumer import Consumer, ConsumerRecord
     from raylog.cluster.client.consumer.places import Places
 
@@ -106,17 +109,38 @@ def consume(
     wanted = _range(from_, last, to, exit_)
     line = _printer(format_, with_key, null_value)
     pattern = _pattern(topics)
-    broker = connected(address, namespace)
-    with (
-        Interrupts() as interrupts,
-        broker.consumer(auto_offset_reset="none") as consumer,
-    ):
+    connection = connected(address, namespace).connection()
+    is_bounded = wanted.end is not None
+    with Interrupts() as interrupts, _consumer(connection, is_bounded=is_bounded) as consumer:
         try:
             with interrupts.welcome():
                 _assign(consumer, pattern or topics, partition, wanted)
-            _print_all(consumer, line, interrupts, count, is_bounded=wanted.end is not None)
+            _print_all(consumer, line, interrupts, count, is_bounded=is_bounded)
         except KeyboardInterrupt:
             raise typer.Exit(interrupts.exit_status) from None
+
+
+@contextmanager
+def _consumer(connection: "Connection", *, is_bounded: bool) -> "Iterator[Consumer]":
+    """A consumer during which silent partitions are named.
+
+    ``is_bounded``: raises ReadTimedOut of the first that is silent for too long, whatever it is
+    asked meanwhile.
+    """
+    from raylog.actors.errors import ConsumerWokenUp, ReadTimedOut
+    from raylog.cluster.cli.silence import GIVE_UP_AFTER_S, Watch, watched, watching
+    from raylog.cluster.client.consumer import Consumer
+    from raylog.cluster.health.facts import named
+
+    asked = watched(connection)
+    with Consumer(asked, auto_offset_reset="none") as consumer:  # type: ignore[arg-type]
+        watch = Watch(asked, note, consumer.wakeup if is_bounded else None)
+        with watching(watch):
+            try:
+                yield consumer
+            except ConsumerWokenUp:
+                silent = named(watch.given_up()) or "a partition"
+                raise ReadTimedOut(silent, round(GIVE_UP_AFTER_S * 1000)) from None
 
 
 # -- options ---------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ What is about the process itself, as signals and closed pipes, is in ``test_cli_
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,12 @@ def test_health_tells_within_seconds_of_a_partition_whose_process_is_stuck(raylo
         assert row[7] == str(pid)
         assert row[8].endswith("stuck-0 DOES NOT ANSWER")
         assert "error: stuck-0: no answer" in shown.stderr
+        began_s = time.monotonic()
+        read = raylog("consume", "stuck", "--exit")
+        assert time.monotonic() - began_s < 60  # 30 s, and what a process takes to start
+        waiting, gave_up = read.stderr.splitlines()
+        assert waiting.startswith("waiting: stuck-0 does not answer; `raylog health`")
+        assert gave_up.startswith("error: stuck-0: no answer within 30000 ms")
     finally:
         os.kill(pid, signal.SIGCONT)
     assert raylog("health").returncode == 0
