@@ -284,7 +284,7 @@ class RequestTimedOut(RaylogError):
     timeout_ms: int
     template = (
         "{what}: no answer within {timeout_ms} ms; the request may have taken effect. Check "
-        "`raylog status`, then retry"
+        "`raylog health`, then retry"
     )
 
 
@@ -293,7 +293,7 @@ class ReadTimedOut(RequestTimedOut):
 
     template = (
         "{what}: no answer within {timeout_ms} ms; this request changes nothing. Check `raylog "
-        "status`, then retry"
+        "health`, then retry"
     )
 
 

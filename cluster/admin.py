@@ -63,8 +63,11 @@ class NewTopic(NamedTuple):
 class Admin:
     """Requests to the Controller and to partitions. Safe for threads."""
 
-    def __init__(self, connection: RayConnection) -> None:
-        self._connection = connection
+    def __init__(
+        self, connection: RayConnection, *, most_patience_s: float = MOST_TIMEOUT_S
+    ) -> None:
+        """``most_patience_s``: for a Controller that is away, however long a request may take."""
+        self._connection, self._most_patience_s = connection, most_patience_s
 
     # -- topics ------------------------------------------------------------------------------------
 
@@ -106,7 +109,7 @@ class Admin:
                 topic,
                 total,
                 limit_s,
-                patience_s=limit_s,
+                patience_s=self._patience_s(limit_s),
                 validate_only=validate_only,
             )
             for topic, total in totals.items()
@@ -118,7 +121,9 @@ class Admin:
         """Delete topics and their records. UnknownTopicOrPartition, TopicBusy."""
         limit_s = _seconds(timeout_s)
         return {
-            topic: delete_topic(self._connection, topic, limit_s, patience_s=limit_s)
+            topic: delete_topic(
+                self._connection, topic, limit_s, patience_s=self._patience_s(limit_s)
+            )
             for topic in _check_distinct(topics)
         }
 
@@ -197,7 +202,11 @@ class Admin:
         }
 
     def _command(self, what: str, limit_s: float, request: Command[Answer]) -> "Future[Answer]":
-        return self._connection.command(what, limit_s, request, patience_s=limit_s)
+        patience_s = self._patience_s(limit_s)
+        return self._connection.command(what, limit_s, request, patience_s=patience_s)
+
+    def _patience_s(self, limit_s: float) -> float:
+        return min(limit_s, self._most_patience_s)
 
     # -- offsets -----------------------------------------------------------------------------------
 

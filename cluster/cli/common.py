@@ -15,6 +15,7 @@ from raylog.actors.runtime.names import NAMESPACE as NAMESPACE  # for all comman
 from raylog.cluster.cli.interrupts import end_on_sigterm
 
 if TYPE_CHECKING:
+    from raylog.cluster.admin import Admin
     from raylog.cluster.broker import Broker
     from raylog.cluster.controller.node_states import NodeDescription
     from raylog.cluster.health.facts import Finding
@@ -71,6 +72,14 @@ def connected(address: str | None, namespace: str) -> "Broker":
     broker = connect(address, namespace=namespace)
     end_on_sigterm()
     return broker
+
+
+def admin_of(broker: "Broker") -> "Admin":
+    """For work that may take days, by a Controller that answers: see ``commanding.py``."""
+    from raylog.cluster.admin import Admin
+    from raylog.cluster.client.commanding import PATIENCE_S
+
+    return Admin(broker.connection(), most_patience_s=PATIENCE_S)
 
 
 def quiet_ray() -> None:

@@ -12,6 +12,7 @@ from raylog.cluster.cli.common import (
     Namespace,
     Output,
     ValidateOnly,
+    admin_of,
     connected,
     note,
     pairs,
@@ -110,7 +111,7 @@ def set_keys(
     if both:
         raise typer.BadParameter(f"{both[0]} is both set and deleted")
     changes.update(dict.fromkeys(delete or []))
-    admin = connected(address, namespace).admin()
+    admin = admin_of(connected(address, namespace))
     altering = admin.alter_configs(
         {topic: changes}, validate_only=validate_only, timeout_s=OPEN_TIMEOUT_S
     )

@@ -21,6 +21,7 @@ from raylog.cluster.cli.common import (
     Output,
     Partitions,
     ValidateOnly,
+    admin_of,
     connected,
     names_of,
     note,
@@ -92,7 +93,7 @@ def create(
     from raylog.cluster.admin import NewTopic
 
     settings = pairs(config or [])
-    admin = connected(address, namespace).admin()
+    admin = admin_of(connected(address, namespace))
     futures = admin.create_topics(
         [NewTopic(topic, partitions, settings) for topic in dict.fromkeys(topics)],
         validate_only=validate_only,
@@ -156,7 +157,7 @@ def list_topics(
 
 def _counted(broker: "Broker") -> list[dict[str, Any]]:
     """Each topic with what its partitions hold; notes which of them do not answer."""
-    described = _answers(broker.admin().describe_topics(broker.list_topics()))
+    described = _answers(admin_of(broker).describe_topics(broker.list_topics()))
     by_name = _statuses(broker, described.values())
     topics: list[dict[str, Any]] = []
     for name, topic in sorted(described.items()):
@@ -226,7 +227,7 @@ def describe(
     """Show the config of topics, where their partitions are, and what they hold."""
     broker = connected(address, namespace)
     told = Told()
-    futures = broker.admin().describe_topics(dict.fromkeys(topics))
+    futures = admin_of(broker).describe_topics(dict.fromkeys(topics))
     topics_found = [topic for name, future in futures.items() if (topic := told.of(name, future))]
     by_name = _statuses(broker, topics_found)
     found = [_with_silent(topic, by_name) for topic in topics_found]
@@ -306,7 +307,7 @@ def add_partitions(
     """
     from raylog.actors.runtime.calls import WORK_TIMEOUT_S
 
-    admin = connected(address, namespace).admin()
+    admin = admin_of(connected(address, namespace))
     extending = admin.add_partitions(
         {topic: total}, validate_only=validate_only, timeout_s=WORK_TIMEOUT_S
     )
@@ -344,10 +345,10 @@ def trim(
     place = place_of("--before", before)
     broker = connected(address, namespace)
     told = Told("records may be deleted all the same; see `raylog topic describe`")
-    described = broker.admin().describe_topics(dict.fromkeys(topics))
+    described = admin_of(broker).describe_topics(dict.fromkeys(topics))
     found = [topic for name, future in described.items() if (topic := told.of(name, future))]
     chosen = _chosen(found, partition, told)
-    deleting = broker.admin().delete_records(_offsets(broker, chosen, place))
+    deleting = admin_of(broker).delete_records(_offsets(broker, chosen, place))
     for key, future in deleting.items():
         start = told.of(str(key), future)
         if start is not None:
@@ -428,7 +429,7 @@ def delete(topics: Names, address: Address = None, namespace: Namespace = NAMESP
     """Delete topics and their records."""
     from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
 
-    admin = connected(address, namespace).admin()
+    admin = admin_of(connected(address, namespace))
     told = Told("topics may be deleted all the same; see `raylog topic list`")
     for topic, future in admin.delete_topics(
         dict.fromkeys(topics), timeout_s=OPEN_TIMEOUT_S

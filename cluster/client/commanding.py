@@ -22,6 +22,11 @@ Ray may hold a call to a process that has died for two seconds. So the Controlle
 questions that do not wait for each other, and the request goes to it as soon as one is answered::
 
     request --ActorAway--> question, question, question ... --answer--> request
+
+A Controller that hangs (its process is stopped, its machine is stuck) loses no call and answers
+none. A request may take days, so its own time says nothing. So while it is under way the Controller
+is asked a question now and then; one that has answered nothing for ``patience_s`` is given up, with
+RequestTimedOut: the request may take effect later.
 """
 
 import threading
@@ -37,6 +42,7 @@ from raylog.actors.errors import (
     NotController,
     NothingChanged,
     NotLeader,
+    ReadTimedOut,
     RequestTimedOut,
 )
 from raylog.actors.runtime.calls import Call
@@ -48,6 +54,8 @@ PATIENCE_S: Final = 60.0
 # Between two questions whether it is back: twice as long each time.
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 0.5
+# Between two questions whether a Controller that works on a request still answers.
+LISTEN_INTERVAL_S: Final = 10.0
 
 Answer = TypeVar("Answer")
 
@@ -92,7 +100,7 @@ class Commanding(Generic[Answer]):
         timeout_s: float,
         patience_s: float,
     ) -> None:
-        """``patience_s``: how long the Controller may be away. ``timeout_s``: for all of it."""
+        """``patience_s``: how long the Controller may be away or silent. ``timeout_s``: for all."""
         self.future: Future[Answer] = Future()
         self._ask_controller, self._deadlines = ask_controller, deadlines
         self._command, self._what = command, what
@@ -100,6 +108,7 @@ class Commanding(Generic[Answer]):
         self._ends_at = deadlines.now() + timeout_s
         self._lock = threading.Lock()  # of what follows; held for moments
         self._asked_at = 0.0
+        self._heard_at = 0.0  # of the Controller, while a request is under way
         self._away_since: float | None = None
         self._search = 0  # the number of the present one; another one when it has ended
         self._may_be_done = False
@@ -125,6 +134,39 @@ class Commanding(Generic[Answer]):
             is_read=self._command.is_read,
         )
         asked.add_done_callback(self._answered)
+        if left_s > self._patience_s:  # else its own time ends it
+            self._heard_at = self._asked_at
+            self._listen(asked)
+
+    # -- while it is under way ---------------------------------------------------------------------
+
+    def _listen(self, asked: "Future[Answer]") -> None:
+        """After a pause, ask whether the Controller still answers; give up what it does not."""
+        silent_at = self._heard_at + self._patience_s
+        pause_s = min(LISTEN_INTERVAL_S, silent_at - self._deadlines.now())
+        self._deadlines.call_later(max(pause_s, 0.0), partial(self._ask_if_there, asked))
+
+    def _ask_if_there(self, asked: "Future[Answer]") -> None:
+        if asked.done():
+            return
+        if self._deadlines.now() >= self._heard_at + self._patience_s:
+            fail(asked, self._timed_out())
+            return
+        question = self._ask_controller(
+            "the Controller", self._patience_s, ControllerStub.cluster_id, is_read=True
+        )
+        question.add_done_callback(self._heard)
+        self._listen(asked)
+
+    def _heard(self, done: "Future[str]") -> None:
+        if not isinstance(done.exception(), ActorAway | RequestTimedOut):
+            self._heard_at = self._deadlines.now()
+
+    def _timed_out(self) -> RequestTimedOut:
+        error = ReadTimedOut if self._command.is_read else RequestTimedOut
+        return error(self._what, round(self._patience_s * 1000))
+
+    # -- its end -----------------------------------------------------------------------------------
 
     def _answered(self, done: "Future[Answer]") -> None:
         error = done.exception()

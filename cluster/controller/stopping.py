@@ -3,13 +3,13 @@
 import logging
 import time
 
-from raylog.actors.errors import NotLeader
+from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.events import warn
-from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S, gather
+from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S, Call, answered, gather
 from raylog.actors.runtime.handles import kill
 from raylog.actors.runtime.names import CONTROLLER, log_manager_name
 from raylog.actors.runtime.stubs import find_log_manager
-from raylog.cluster.controller.stub import find_controller
+from raylog.cluster.controller.stub import ControllerStub, find_controller
 from raylog.cluster.running import running_parts
 
 logger = logging.getLogger(__name__)
@@ -17,6 +17,9 @@ logger = logging.getLogger(__name__)
 # How long a Controller that is being started again is waited for.
 LOOKUP_TIMEOUT_S = 30.0
 RETRY_INTERVAL_S = 0.1
+# How long a Controller may answer nothing while it stops the broker, and how often it is asked.
+PATIENCE_S = 60.0
+LISTEN_INTERVAL_S = 10.0
 
 
 def stop_controller(namespace: str) -> bool:
@@ -40,13 +43,33 @@ def _shut_down(namespace: str) -> bool:
             controller = find_controller(namespace)
             if controller is None:
                 break
-            return controller.shutdown().get(OPEN_TIMEOUT_S)
+            return _answer(controller, controller.shutdown())
         except NotLeader as error:
             if time.monotonic() > deadline:
                 logger.warning("the Controller cannot be reached; stopping without it: %s", error)
                 break
             time.sleep(RETRY_INTERVAL_S)
     return stop_nodes(namespace)
+
+
+def _answer(controller: ControllerStub, ending: Call[bool]) -> bool:
+    """What the Controller says of the end. RequestTimedOut where it hangs, or takes too long.
+
+    It may take long, so it is asked in between whether it is there. Nothing is stopped without a
+    Controller that hangs: it would go on with its work when it wakes.
+    """
+    began_s = heard_s = time.monotonic()
+    while True:
+        question = controller.cluster_id()
+        if answered([ending], LISTEN_INTERVAL_S):
+            return ending.get()
+        now_s = time.monotonic()
+        if question.is_answered():
+            heard_s = now_s
+        question.ignore()
+        for since_s, timeout_s in ((heard_s, PATIENCE_S), (began_s, OPEN_TIMEOUT_S)):
+            if now_s - since_s >= timeout_s:
+                raise RequestTimedOut("stopping the broker", round(timeout_s * 1000))
 
 
 def stop_nodes(namespace: str, timeout_s: float = OPEN_TIMEOUT_S) -> bool:

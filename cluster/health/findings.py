@@ -172,7 +172,9 @@ def _controller(facts: Facts) -> Iterator[Finding]:
             todo=(
                 "wait: Ray restarts the Controller. If this finding stays, check that the node "
                 "where the broker was started is up, and read the Controller's log "
-                "(docs/OPERATIONS.md, Logs)"
+                "(docs/OPERATIONS.md, Logs). If its process hangs there (`ps aux | grep "
+                "ray::Controller`), end it (`kill -9 PID`): Ray starts it again, and no record is "
+                "lost"
             ),
         )
 

@@ -13,6 +13,7 @@ from raylog.actors.errors import (
     NotController,
     NothingChanged,
     NotLeader,
+    ReadTimedOut,
     RequestTimedOut,
     TopicExists,
 )
@@ -257,10 +258,56 @@ def test_the_time_counts_while_the_controller_is_away_and_not_while_it_works() -
     play = Play(timeout_s=86_400.0)
     play.answers(AWAY)
     play.answers("id", LOOK)
-    play.later(3_600)
+    for _ in range(360):
+        play.later(10)
+        if LOOK in play.pending():
+            play.answers("id", LOOK)
     play.answers(AWAY)
     play.later(59)
     assert not play.future.done()
     play.answers("id", LOOK)
     play.answers("moved")
     assert play.future.result(0) == "moved"
+
+
+# -- a Controller that hangs -----------------------------------------------------------------------
+
+
+def end_of(play: Play, answers_until_s: float) -> float:
+    """When a request ends of which nothing is heard; questions are answered until then."""
+    while not play.future.done():
+        play.later(1.0)
+        if play.now_s <= answers_until_s and LOOK in play.pending():
+            play.answers("id", LOOK)
+    return play.now_s
+
+
+def test_a_request_to_a_controller_that_hangs_ends_by_name_in_time() -> None:
+    play = Play(timeout_s=86_400.0)
+    assert end_of(play, answers_until_s=0) == pytest.approx(60, abs=1)
+    error = play.error()
+    assert type(error) is RequestTimedOut
+    assert error.timeout_ms == 60_000
+    assert "may have taken effect. Check `raylog health`" in str(error)
+    assert "creating t" not in play.pending()
+
+
+def test_a_request_takes_as_long_as_the_controller_answers_questions() -> None:
+    play = Play(timeout_s=86_400.0)
+    assert end_of(play, answers_until_s=3600) == pytest.approx(3660, abs=11)
+
+
+def test_a_long_request_that_is_answered_ends_its_questions() -> None:
+    play = Play(timeout_s=86_400.0)
+    play.later(15)
+    play.answers("made")
+    play.answers("id", LOOK)
+    play.later(30)
+    assert play.pending() == []
+    assert play.future.result(0) == "made"
+
+
+def test_a_long_request_that_changes_nothing_says_so_when_the_controller_hangs() -> None:
+    play = Play(timeout_s=86_400.0, is_read=True)
+    end_of(play, answers_until_s=0)
+    assert isinstance(play.error(), ReadTimedOut)

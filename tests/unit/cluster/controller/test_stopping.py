@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from raylog.actors.errors import NotLeader
+from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster.controller import stopping as module
 from raylog.cluster.controller.stopping import stop_nodes
@@ -81,3 +81,47 @@ def test_of_a_stop_it_is_told_which_log_manager_did_not_end_in_order(
 
 def test_where_nothing_runs_a_stop_is_in_order(actors: Actors) -> None:
     assert stop_nodes("test")
+
+
+# -- a Controller that is asked to end -------------------------------------------------------------
+
+
+class Ending:
+    """A Controller that answers questions until a time, and ends at another."""
+
+    def __init__(
+        self, patch: pytest.MonkeyPatch, answers_until_s: float, ends_at_s: float = float("inf")
+    ) -> None:
+        self.now_s = 0.0
+        self.answers_until_s, self.ends_at_s = answers_until_s, ends_at_s
+        patch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        patch.setattr(module, "answered", self._wait)
+
+    def _wait(self, calls: list[Any], timeout_s: float) -> list[Any]:
+        is_ended = self.ends_at_s <= self.now_s + timeout_s
+        self.now_s = self.ends_at_s if is_ended else self.now_s + timeout_s
+        return calls if is_ended else []
+
+    def end(self) -> bool:
+        stub: Any = SimpleNamespace(cluster_id=self._question)
+        ending: Any = SimpleNamespace(get=lambda: True)
+        return module._answer(stub, ending)
+
+    def _question(self) -> Any:
+        is_answered = self.now_s < self.answers_until_s
+        return SimpleNamespace(is_answered=lambda: is_answered, ignore=lambda: None)
+
+
+def test_a_controller_that_answers_may_take_minutes_to_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert Ending(monkeypatch, answers_until_s=500, ends_at_s=500).end()
+
+
+def test_a_controller_that_hangs_while_it_stops_is_given_up_after_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ending = Ending(monkeypatch, answers_until_s=0)
+    with pytest.raises(RequestTimedOut, match="stopping the broker: no answer within 60000 ms"):
+        ending.end()
+    assert ending.now_s == 60
