@@ -170,7 +170,7 @@ def produce(
         sending.is_json = format_ is Input.json
         _send_all(sending, source, parse, interrupts)
         _finish(sending, interrupts)
-    if sending.refused or sending.pending or sending.has_lost_reader:
+    if sending.has_failed or sending.has_lost_reader:
         raise typer.Exit(interrupts.exit_status or 1)
     raise typer.Exit(interrupts.exit_status)
 
@@ -335,13 +335,21 @@ class Sending:
         self.ignores_partition = self.is_json = self.has_lost_reader = False
         self.acknowledged = 0
         self.refused: list[tuple[int, BaseException]] = []
+        self.unknown: list[tuple[int, BaseException]] = []  # they may have been written
+        self.unsent: list[tuple[int, BaseException]] = []  # the command ended before their turn
+        self.is_closed = False
         self.pending: deque[tuple[int, SentRecord]] = deque()
         self._is_first_shown = True
 
     @property
     def is_over(self) -> bool:
         """Whether no more input is wanted."""
-        return bool(self.refused) or self.has_lost_reader
+        return self.has_failed or self.has_lost_reader
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether any line is not known to be written, though nobody waits for it any more."""
+        return bool(self.refused or self.unknown or self.unsent)
 
     def send(self, number: int, line: bytes, parse: Callable[[bytes], Row]) -> None:
         """Send a line; a line that cannot be sent is refused."""
@@ -380,7 +388,7 @@ class Sending:
                     written = receipt.delivery
                 elif (error := receipt.exception()) is not None:
                     pending.popleft()
-                    self.refused.append((number, getattr(error, "cause", error)))
+                    self._failed(receipt).append((number, getattr(error, "cause", error)))
                     continue
             pending.popleft()
             self.acknowledged += 1
@@ -389,6 +397,14 @@ class Sending:
                 shown.append(b"%d\t%d\t%d\n" % (number, metadata.partition, metadata.offset))
         if shown:
             self._show(shown)
+
+    def _failed(self, receipt: "SentRecord") -> list[tuple[int, BaseException]]:
+        """Where a line belongs that was not acknowledged."""
+        outcome = receipt.delivery.outcome(receipt.index)
+        assert outcome is not None
+        if not outcome.is_fate_known:
+            return self.unknown
+        return self.unsent if self.is_closed else self.refused
 
     def _show(self, lines: list[bytes]) -> None:
         if self._is_first_shown:
@@ -419,6 +435,8 @@ def _finish(sending: Sending, interrupts: Interrupts) -> None:
         pass  # each receipt knows
     except KeyboardInterrupt:
         pass  # once more: do not wait
+    sending.settle()
+    sending.is_closed = True
     try:
         sending.producer.close(timeout=0)
     except (ProduceFailed, RequestTimedOut):
@@ -430,24 +448,39 @@ def _finish(sending: Sending, interrupts: Interrupts) -> None:
 def _tell(sending: Sending) -> None:
     from raylog.actors.errors import UnknownTopicOrPartition
 
-    refused = sorted(sending.refused, key=lambda entry: (str(entry[1]), entry[0]))
+    _tell_refused(sending.refused)
+    if sending.is_json and any(
+        isinstance(why, UnknownTopicOrPartition) for _, why in sending.refused
+    ):
+        note("--ignore-partition chooses the partitions of JSON lines anew, by key")
+    if sending.unknown:
+        lines = sorted(number for number, _ in sending.unknown)
+        they = "it was" if len(lines) == 1 else "they were"
+        note(
+            f"error: {runs(lines)}: no answer came, so it is not known whether {they} written; "
+            f"look at the end of the topic (`raylog consume {sending.topic} --last 10 --exit`) "
+            "before you send again"
+        )
+    if sending.unsent:
+        lines = sorted(number for number, _ in sending.unsent)
+        note(f"error: {runs(lines)}: not sent, since the command ended before")
+    if sending.has_lost_reader:
+        note("stopped: nobody reads the offsets any more")
+    count = sending.acknowledged
+    note(f"{count} record{'' if count == 1 else 's'} acknowledged")
+
+
+def _tell_refused(entries: list[tuple[int, BaseException]]) -> None:
+    """Each reason once, with its lines."""
+    refused = sorted(entries, key=lambda entry: (str(entry[1]), entry[0]))
     reasons = [(why, [line for line, _ in entries]) for why, entries in groupby(refused, _why)]
     reasons.sort(key=lambda reason: reason[1][0])
     for why, lines in reasons[:TOLD_REASONS]:
         verb = "was" if len(lines) == 1 else "were"
         note(f"error: {runs(lines)} {verb} refused: {why}")
-    if sending.is_json and any(isinstance(why, UnknownTopicOrPartition) for _, why in refused):
-        note("--ignore-partition chooses the partitions of JSON lines anew, by key")
     left = sum(len(lines) for _, lines in reasons[TOLD_REASONS:])
     if left:
         note(f"error: {left} more lines were refused")
-    if sending.pending:
-        lines = [number for number, _ in sending.pending]
-        note(f"error: {runs(lines)}: nobody knows whether they were written")
-    if sending.has_lost_reader:
-        note("stopped: nobody reads the offsets any more")
-    count = sending.acknowledged
-    note(f"{count} record{'' if count == 1 else 's'} acknowledged")
 
 
 def _why(entry: tuple[int, BaseException]) -> str:

@@ -52,7 +52,8 @@ class Outcome(NamedTuple):
     count: int  # type: ignore[assignment]  # hides tuple.count
     base_offset: int
     log_append_time: int
-    error: BaseException | None  # why they were not written
+    error: BaseException | None  # why they were not acknowledged
+    is_fate_known: bool = True  # False: with an error, they may have been written
 
 
 def _call(tell: Callable[[], None]) -> None:

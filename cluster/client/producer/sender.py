@@ -546,6 +546,7 @@ class Sender:
             base_offset=-1 if answer is None else answer.base_offset,
             log_append_time=-1 if answer is None else answer.log_append_time,
             error=error,
+            is_fate_known=end.is_fate_known,
         )
         if error is not None:
             with self.lock.thread, self.lock.alone():

@@ -14,6 +14,7 @@ from raylog.cluster.cli.lines import Row, from_json
 from raylog.cluster.cli.produce import Sending
 from raylog.cluster.client.producer import Producer
 from raylog.storage.errors import InvalidRecord
+from raylog.storage.testing.waiting import wait_for
 from tests.harness.connections import FakeConnection
 
 NEVER_EMPTY = open(os.devnull, "rb")  # noqa: SIM115  # something to read, always
@@ -120,8 +121,39 @@ def test_records_that_nobody_knows_about_are_named(
         produce._send_all(sending, source, Row, interrupts)
         signal.raise_signal(signal.SIGTERM)
         produce._finish(sending, interrupts)
-    assert "line 1" in capsys.readouterr().err
-    assert sending.acknowledged == 0
+    unknown, count = capsys.readouterr().err.splitlines()
+    assert unknown.startswith("error: line 1: no answer came, so it is not known whether it was")
+    assert count == "0 records acknowledged"
+
+
+def test_lines_whose_time_is_over_without_an_answer_are_not_called_refused(
+    connection: FakeConnection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    connection.faults.append("hangs")
+    producer = Producer(connection, linger_ms=0, delivery_timeout_ms=1, request_timeout_ms=1)
+    sending = Sending(producer, "t", Row(None), is_shown=False)
+    send(sending, b"one\n")
+    unknown, count = capsys.readouterr().err.splitlines()
+    assert unknown.startswith("error: line 1: no answer came, so it is not known whether it was")
+    assert (count, sending.has_failed) == ("0 records acknowledged", True)
+
+
+def test_lines_that_were_not_sent_when_the_command_ended_are_told_apart(
+    connection: FakeConnection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    connection.faults.extend(["hangs"] * 5)
+    producer = Producer(connection, linger_ms=0, delivery_timeout_ms=60_000)
+    sending = Sending(producer, "t", Row(None), is_shown=False)
+    with Interrupts() as interrupts:
+        sending.send(1, b"one", Row)
+        wait_for(lambda: bool(connection.held), 10, "the first line is on its way")
+        sending.send(2, b"two", Row)
+        sending.send(3, b"three", Row)
+        signal.raise_signal(signal.SIGTERM)
+        produce._finish(sending, interrupts)
+    unknown, unsent, _ = capsys.readouterr().err.splitlines()
+    assert unknown.startswith("error: line 1: no answer came")
+    assert unsent == "error: lines 2-3: not sent, since the command ended before"
 
 
 def test_options_say_what_holds_for_all_records(
