@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import yaml
 
-from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.broker_config import BrokerConfig, absolute
 from raylog.storage.errors import DuplicateLogDir, InvalidConfig
 
 
@@ -28,7 +28,7 @@ class InvalidConfigFile(InvalidConfig):
 
 def different(log_dirs: Sequence[str]) -> list[str]:
     """The dirs' absolute paths. Raises DuplicateLogDir before anything is started for them."""
-    paths = [os.path.abspath(path) for path in log_dirs]
+    paths = absolute(log_dirs)
     path_by_real_path: dict[str, str] = {}
     for path in paths:
         other = path_by_real_path.setdefault(os.path.realpath(path), path)

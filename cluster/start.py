@@ -16,7 +16,13 @@ from raylog.actors.errors import (
     MetadataInDoubt,
     OlderMetadata,
 )
-from raylog.actors.node.broker_config import BrokerConfig, names_log_dirs
+from raylog.actors.node.broker_config import (
+    LOG_DIRS_VARIABLE,
+    BrokerConfig,
+    absolute,
+    log_dirs_of_environment,
+    names_log_dirs,
+)
 from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, WORK_TIMEOUT_S
 from raylog.actors.runtime.clusters import (
     is_connected,
@@ -53,8 +59,10 @@ def start(
     (``ray_options`` go to ``ray.init``) and :meth:`Broker.stop` ends it again.
 
     ``log_dirs``: folders for partitions, on every node alike, made if missing (their parents must
-    exist); a node can have its own in the environment variable RAYLOG_LOG_DIRS. ``config``: Kafka's
-    broker keys (docs/CONFIG.md), or a YAML file of them. ``namespace``: one broker a namespace.
+    exist). A node can have its own in the environment variable RAYLOG_LOG_DIRS of its ``ray
+    start``: absolute paths. Else a relative path is below this process's working directory, also in
+    this process's own RAYLOG_LOG_DIRS. ``config``: Kafka's broker keys (docs/CONFIG.md), or a YAML
+    file of them. ``namespace``: one broker a namespace.
 
     On a Ray cluster over disks that hold a raylog cluster already it goes on with that one,
     whichever node asks. A new cluster begins only where nothing speaks of an older one.
@@ -73,8 +81,12 @@ def start(
     )
     if log_dirs is not None:
         settings["log.dirs"] = [log_dirs] if isinstance(log_dirs, str) else list(log_dirs)
-    elif not names_log_dirs(settings) and os.environ.get("RAYLOG_LOG_DIRS"):
-        settings["log.dirs"] = os.environ["RAYLOG_LOG_DIRS"]
+    own_dirs = absolute(log_dirs_of_environment())
+    if own_dirs:
+        # A Ray that is started here inherits it, and its processes run in other folders.
+        os.environ[LOG_DIRS_VARIABLE] = ",".join(own_dirs)
+        if not names_log_dirs(settings):
+            settings["log.dirs"] = own_dirs
     if not names_log_dirs(settings):
         raise InvalidConfig("log.dirs", None, "give at least one folder for partitions")
     settings["log.dirs"] = different(BrokerConfig.parse(settings).log_dirs)

@@ -4,7 +4,7 @@ What a topic obeys, and how a value is parsed, is ``raylog.storage.config``.
 """
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -261,13 +261,39 @@ def _converted(topic_key: str, broker_key: str, value: Any, factor: int) -> Any:
         ) from None
 
 
+def absolute(paths: Iterable[str]) -> list[str]:
+    """``paths`` below the working directory of the process whose user gave them."""
+    return [os.path.abspath(path) for path in paths]
+
+
+def log_dirs_of_environment() -> tuple[str, ...]:
+    """The log dirs that this process's environment names, as it does; () where it names none.
+
+    Raises InvalidConfig.
+    """
+    given = os.environ.get(LOG_DIRS_VARIABLE)
+    if not given:
+        return ()
+    try:
+        return BrokerConfig.parse({"log.dirs": given}).log_dirs
+    except InvalidConfig as error:
+        raise InvalidConfig(LOG_DIRS_VARIABLE, given, error.why) from None
+
+
 def node_log_dirs(config: BrokerConfig) -> tuple[str, ...]:
     """The log dirs of the node that this runs on: those of its environment, or ``log.dirs``.
 
-    Raises NoLogDirs, InvalidConfig.
+    Raises NoLogDirs, InvalidConfig; also for a relative path: Ray's processes run in folders of
+    their own, so nobody knows which one its user meant.
     """
-    override = os.environ.get(LOG_DIRS_VARIABLE)
-    paths = BrokerConfig.parse({"log.dirs": override}).log_dirs if override else config.log_dirs
+    paths = log_dirs_of_environment() or config.log_dirs
     if not paths:
         raise NoLogDirs("log.dirs is not set; set log.dirs, or RAYLOG_LOG_DIRS on this node")
+    for path in paths:
+        if not os.path.isabs(path):
+            why = (
+                "must be absolute paths on a node of Ray; set it so, and run `ray stop` and `ray "
+                "start` on this node again"
+            )
+            raise InvalidConfig(LOG_DIRS_VARIABLE, path, why)
     return paths

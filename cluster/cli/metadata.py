@@ -210,16 +210,22 @@ def metadata_work(
 
 def _config(log_dir: list[str] | None, config: Path | None, namespace: str) -> "BrokerConfig":
     """``namespace``: of the broker whose log dirs count where none are given; empty for none."""
-    from raylog.actors.node.broker_config import BrokerConfig, names_log_dirs
+    from raylog.actors.node.broker_config import (
+        BrokerConfig,
+        absolute,
+        log_dirs_of_environment,
+        names_log_dirs,
+    )
     from raylog.cluster.config_file import read_config_file
     from raylog.cluster.metadata_work import log_dirs_of
 
     settings = read_config_file(config) if config else {}
     if log_dir:
-        settings["log.dirs"] = [os.path.abspath(path) for path in log_dir]
+        settings["log.dirs"] = log_dir
     if not names_log_dirs(settings):
-        found = os.environ.get("RAYLOG_LOG_DIRS") or (namespace and log_dirs_of(namespace))
+        found = list(log_dirs_of_environment()) or (namespace and log_dirs_of(namespace))
         if not found:
             raise typer.BadParameter("no broker runs: give --log-dir DIR, as to `raylog start`")
         settings["log.dirs"] = found
+    settings["log.dirs"] = absolute(BrokerConfig.parse(settings).log_dirs)
     return BrokerConfig.parse(settings)

@@ -40,7 +40,7 @@ from raylog.cluster.controller.observed import SUSPECT_MS
 from raylog.cluster.controller.putting import put_copy
 from raylog.cluster.controller.witness import Mark, is_last, is_settled
 from raylog.storage.clock import Clock
-from raylog.storage.errors import InvalidLogDir, LogMissing, RaylogError
+from raylog.storage.errors import InvalidConfig, InvalidLogDir, LogMissing, RaylogError
 from raylog.storage.files import FileSystem
 from raylog.storage.state.controller_epoch import NO_EPOCH
 from raylog.storage.state.properties import random_id
@@ -258,9 +258,11 @@ def _judged(
 
 def _check_answers(survey: Survey) -> None:
     """Raise why nothing can be decided by what was found."""
-    silent = [error for error in survey.errors.values() if isinstance(error, RequestTimedOut)]
-    if silent and not any(entry.copy is not None and entry.copy.end for entry in survey.dirs):
-        raise silent[0]
+    # Who is silent may have the metadata, and so may a node whose log dirs are named wrongly.
+    doubts = RequestTimedOut, InvalidConfig
+    unseen = [error for error in survey.errors.values() if isinstance(error, doubts)]
+    if unseen and not any(entry.copy is not None and entry.copy.end for entry in survey.dirs):
+        raise unseen[0]
     # The other errors are of nodes without log dirs, which cannot have the metadata.
     own = survey.errors.get(survey.own)
     if own is not None and not any(entry.has_metadata for entry in survey.dirs):

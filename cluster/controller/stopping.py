@@ -61,12 +61,12 @@ def _answer(controller: ControllerStub, ending: Call[bool]) -> bool:
     began_s = heard_s = time.monotonic()
     while True:
         question = controller.cluster_id()
+        question.ignore()  # what it is answered
         if answered([ending], LISTEN_INTERVAL_S):
             return ending.get()
         now_s = time.monotonic()
         if question.is_answered():
             heard_s = now_s
-        question.ignore()
         for since_s, timeout_s in ((heard_s, PATIENCE_S), (began_s, OPEN_TIMEOUT_S)):
             if now_s - since_s >= timeout_s:
                 raise RequestTimedOut("stopping the broker", round(timeout_s * 1000))

@@ -1,5 +1,6 @@
 """The object that users hold: what it begins it ends, what it needs it connects to."""
 
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -116,6 +117,25 @@ def test_a_folder_that_is_listed_twice_is_refused_before_ray_is_started(
     for other in ("log/", "x/../log", "link"):
         with pytest.raises(DuplicateLogDir, match="list each log dir once"):
             start([str(tmp_path / "log"), f"{tmp_path}/{other}"])
+
+
+def test_relative_log_dirs_of_the_environment_are_below_the_working_directory(
+    rays: Ray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAYLOG_LOG_DIRS", "a, b")
+    with pytest.raises(DuplicateLogDir):
+        start(config={"log.dirs": ["x", "x"]})
+    found = os.environ["RAYLOG_LOG_DIRS"]
+    assert found == f"{tmp_path}/a,{tmp_path}/b", "processes that Ray starts run elsewhere"
+
+
+def test_a_bad_list_of_log_dirs_in_the_environment_is_refused_by_its_name(
+    rays: Ray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAYLOG_LOG_DIRS", "a,,b")
+    with pytest.raises(InvalidConfig, match="config RAYLOG_LOG_DIRS='a,,b': must be a list of"):
+        start()
 
 
 # -- where there is no connection to Ray -----------------------------------------------------------

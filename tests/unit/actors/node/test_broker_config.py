@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from raylog.actors.node.broker_config import BROKER_KEYS, BROKER_SYNONYMS, BrokerConfig
+from raylog.actors.node.broker_config import (
+    BROKER_KEYS,
+    BROKER_SYNONYMS,
+    BrokerConfig,
+    node_log_dirs,
+)
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import InvalidConfig
 
@@ -106,6 +111,21 @@ def test_log_dir_is_another_name_of_log_dirs_which_applies_where_both_are_set() 
         assert BrokerConfig.parse(given).log_dirs == ("/b",)
     with pytest.raises(InvalidConfig, match=r"config log\.dir=7: must be a list of folders"):
         BrokerConfig.parse({"log.dirs": "/b", "log.dir": 7})
+
+
+def test_a_node_uses_the_log_dirs_of_its_own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = BrokerConfig.parse({"log.dirs": "/a"})
+    monkeypatch.delenv("RAYLOG_LOG_DIRS", raising=False)
+    assert node_log_dirs(config) == ("/a",)
+    monkeypatch.setenv("RAYLOG_LOG_DIRS", "/b, /c")
+    assert node_log_dirs(config) == ("/b", "/c")
+
+
+def test_a_node_refuses_relative_log_dirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's processes run in folders of their own."""
+    monkeypatch.setenv("RAYLOG_LOG_DIRS", "/a,data")
+    with pytest.raises(InvalidConfig, match="config RAYLOG_LOG_DIRS='data': must be absolute"):
+        node_log_dirs(BrokerConfig.parse({}))
 
 
 def test_an_unknown_broker_key_is_refused() -> None:

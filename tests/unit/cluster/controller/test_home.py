@@ -37,7 +37,7 @@ from raylog.cluster.controller.records import (
 )
 from raylog.cluster.controller.surveying import Surveyor, batches_of
 from raylog.cluster.controller.witness import Mark
-from raylog.storage.errors import LogLocked, LogMissing, RaylogError
+from raylog.storage.errors import InvalidConfig, LogLocked, LogMissing, RaylogError
 from raylog.storage.files import Lock
 from raylog.storage.state.controller_epoch import write_controller_epoch
 from raylog.storage.state.properties import MetaProperties, id_text, write_meta
@@ -214,6 +214,17 @@ def test_where_the_metadata_was_not_found_a_silent_node_may_have_it() -> None:
     nodes.errors["s"] = RequestTimedOut("looking at the log dirs of node s", 1)
     with pytest.raises(RequestTimedOut, match="looking at the log dirs of node s"):
         nodes.begin(may_begin=True)
+
+
+def test_where_the_metadata_was_not_found_a_node_whose_log_dirs_are_named_wrongly_may_have_it() -> (
+    None
+):
+    nodes = Nodes("a", "x")
+    nodes.errors["x"] = InvalidConfig("RAYLOG_LOG_DIRS", "data", "must be absolute")
+    with pytest.raises(InvalidConfig, match="RAYLOG_LOG_DIRS"):
+        nodes.begin(may_begin=True)
+    nodes.writes("a", controller("a", 1))
+    assert nodes.begin() == "/a"
 
 
 def test_a_node_without_log_dirs_does_not_matter_but_where_it_is_the_own_one() -> None:
