@@ -245,10 +245,7 @@ class Admin:
         while no Controller runs; what is done twice is done once.
         """
         limit_s = _seconds(timeout_s)
-        wanted = {
-            partition_of(key): offset if offset == -1 else offset_of(offset, "before")
-            for key, offset in before.items()
-        }
+        wanted = {partition_of(key): _before(offset) for key, offset in before.items()}
         futures = self._delete_before(
             {key: offset for key, offset in wanted.items() if offset != -1}, limit_s
         )
@@ -304,6 +301,15 @@ class Admin:
             )
             for key, first in ask(keys, timeout_s).items()
         }
+
+
+def _before(offset: Any) -> int:
+    """Where a deletion ends; -1: at the log's end. Raises InvalidRequest."""
+    try:
+        return -1 if offset == -1 else offset_of(offset)
+    except InvalidRequest:
+        why = "must be an offset of 0 or more, up to the log's end, or -1 for all records"
+        raise InvalidRequest("before", offset, why) from None
 
 
 def _each(ask: Callable[..., Call[Answer]], topics: Iterable[str]) -> dict[str, Command[Answer]]:

@@ -424,9 +424,12 @@ class Broker:
     def delete_records(self, topic: str, partition: int, before_offset: int = -1) -> int:
         """Make the records of a partition below an offset unreadable; returns its log start offset.
 
-        -1: all that there are when it is called. Segments that hold nothing else are removed by the
-        next round of retention. Raises OffsetOutOfRange, UnknownTopicOrPartition, PolicyViolation
-        where ``cleanup.policy`` has no delete, or ConfigUnconfirmed while no Controller runs.
+        -1: all that there are when it is called. An offset that is deleted already changes nothing.
+        Segments that hold nothing else are removed by the next round of retention. Until the next
+        checkpoint, within a minute, a crash may make the records readable again. Raises
+        OffsetOutOfRange for an offset behind the end or below -1, UnknownTopicOrPartition,
+        PolicyViolation where ``cleanup.policy`` has no delete, or ConfigUnconfirmed while no
+        Controller runs.
         """
         key = (topic, partition)
         if before_offset == -1:  # once: when the call is repeated, there may be newer records

@@ -62,6 +62,9 @@ def place_of(option: str, text: str, now: Callable[[], int] = now_ms) -> Place:
     if moment is not None:
         return moment
     if re.fullmatch(r"-\d+", text):
+        if option == "--before":
+            why = f"{option} {text}: an offset is 0 or more; a time ago has a unit, as {text}h"
+            raise typer.BadParameter(why)
         raise typer.BadParameter(f"{option} {text}: use --last {text[1:]}, or a time as {text}h")
     raise typer.BadParameter(
         f"{option} {text!r} is no place in a topic: use earliest, latest, an offset, a time "

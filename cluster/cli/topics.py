@@ -340,7 +340,8 @@ def trim(
 
     They cannot be read any more when the command returns. The next round of retention deletes their
     segments. With a time, a partition keeps everything from its first record at or after that time
-    on.
+    on. The new beginning is in memory, and written to the disk once a minute: after a crash before
+    that the records may be readable again; trim again then.
     """
     place = place_of("--before", before)
     broker = connected(address, namespace)

@@ -132,7 +132,8 @@ class OffsetOutOfRange(RaylogError):
     log_end_offset: int
     template = (
         "{partition}: offset {offset} is out of range: the log holds [{log_start_offset}, "
-        "{log_end_offset}); use an offset in this range, or earliest or latest"
+        "{log_end_offset}); use an offset from {log_start_offset} to {log_end_offset}, or earliest "
+        "or latest"
     )
 
 

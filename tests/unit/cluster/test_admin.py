@@ -501,5 +501,5 @@ def test_all_records_of_what_has_no_end_are_not_deleted(
 
 @pytest.mark.parametrize("offset", [-2, "5", True, 1.5])
 def test_an_offset_that_is_none_is_refused_at_once(admin: Admin, offset: Any) -> None:
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(InvalidRequest, match="up to the log's end, or -1 for all records"):
         admin.delete_records({("orders", 0): offset})

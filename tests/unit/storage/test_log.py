@@ -531,6 +531,21 @@ def test_a_start_that_was_asked_for_lies_in_a_log_that_survives_power(disk: Disk
     ]
 
 
+@pytest.mark.parametrize("offset", [-2, 16])
+def test_records_are_deleted_up_to_the_end_at_most_and_the_error_names_the_range(
+    disk: Disk, offset: int
+) -> None:
+    log = disk.open()
+    log.append(batch(15))
+    assert [log.delete_records(before) for before in (5, 4, 5)] == [5, 5, 5]
+    wanted = (
+        rf"offset {offset} is out of range: the log holds \[5, 15\); use an offset from 5 to 15"
+    )
+    with pytest.raises(OffsetOutOfRange, match=wanted):
+        log.delete_records(offset)
+    assert [log.delete_records(before) for before in (15, -1)] == [15, 15]
+
+
 def test_a_newer_epoch_of_an_append_begins_at_the_logs_end(disk: Disk) -> None:
     log = disk.open()
     for epoch in (3, 3, 7):

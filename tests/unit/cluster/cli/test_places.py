@@ -53,3 +53,8 @@ def test_the_last_records_have_their_own_option() -> None:
 
 def test_an_offset_is_no_time() -> None:
     assert time_of("5") is None
+
+
+def test_a_trim_is_not_advised_to_count_from_the_end() -> None:
+    with pytest.raises(typer.BadParameter, match="an offset is 0 or more; a time ago has a unit"):
+        place_of("--before", "-5")
