@@ -17,6 +17,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError, RaySystemError, RayTaskError
 
 from raylog.actors.errors import ActorAway, LogRefused, RequestTimedOut
+from raylog.actors.runtime.ray_texts import first_sentence
 from raylog.storage.errors import RaylogError
 
 Answer = TypeVar("Answer")
@@ -203,7 +204,9 @@ def named_error(
         # the actor, its node or its owner died, or cannot be placed
         summary = _summary(error)
         refused = NAMED_ERROR.fullmatch(summary)
-        return ActorAway(what, summary) if refused is None else LogRefused(what, *refused.groups())
+        if refused is not None:
+            return LogRefused(what, *refused.groups())
+        return ActorAway(what, first_sentence(summary))
     return error
 
 

@@ -33,6 +33,7 @@ from raylog.actors.runtime.ray_private import (
     addresses_here,
     latest_address,
 )
+from raylog.actors.runtime.ray_texts import first_sentence
 from raylog.actors.runtime.tokens import use_token_if_there, want_token
 from raylog.storage.errors import RaylogError
 
@@ -124,7 +125,7 @@ def join_or_start_ray(address: str | None = None, options: Mapping[str, Any] | N
     except (TypeError, ValueError, OSError):
         raise  # of an option, or of the disk
     except Exception as error:  # Ray raises no class of its own where its processes do not come up
-        raise RayNotStarted(" ".join(str(error).split())) from error
+        raise RayNotStarted(first_sentence(str(error))) from error
     return True
 
 
@@ -223,7 +224,15 @@ def _join(address: str) -> None:
     try:
         ray.init(address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, AuthenticationError, RuntimeError, ValueError) as error:
-        why = " ".join(str(error).split()) or "it refuses this process"
-        if isinstance(error, ConnectionError):  # its port answers
-            why += TOKEN_HINT
-        raise RayNotFound(address, why) from error
+        raise RayNotFound(address, _why_refused(error)) from error
+
+
+def _why_refused(error: Exception) -> str:
+    """Why a process that answers at an address does not let this one join, in one sentence."""
+    if isinstance(error, ConnectionError):
+        return "it does not let this process join" + TOKEN_HINT
+    if isinstance(error, AuthenticationError):
+        return "it does not accept this process's token, or wants one" + TOKEN_HINT
+    if "version mismatch" in str(error).lower():
+        return "it runs another version of Ray or Python than this process: use the same ones"
+    return first_sentence(str(error)) or "it refuses this process"

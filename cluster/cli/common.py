@@ -86,6 +86,7 @@ def quiet_ray() -> None:
     """Hide Ray's messages for developers from the user of the command."""
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_LOG_TO_DRIVER", "0")
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # tracebacks of other processes
     import logging
 
     logging.getLogger("ray").setLevel(logging.ERROR)
@@ -96,8 +97,10 @@ def quiet_ray() -> None:
 
 def in_short(message: str) -> str:
     """The first sentence of a message of Ray, which is a paragraph, and where to look."""
-    sentence, _, _ = message.strip().partition("\n")[0].partition(". ")
-    return f"Ray: {sentence.rstrip('.')}; `raylog health` says whether anything is wrong"
+    from raylog.actors.runtime.ray_texts import first_sentence
+
+    sentence = first_sentence(message.strip().partition("\n")[0])
+    return f"Ray: {sentence}; `raylog health` says whether anything is wrong"
 
 
 def pairs(given: Sequence[str]) -> dict[str, str]:

@@ -5,10 +5,11 @@ An error is one line on stderr and exit status 1. Wrong usage of a command is ex
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
+from raylog.actors.runtime.ray_texts import in_one_line, is_of_ray
 from raylog.cluster.cli import (
     asides,
     broker,
@@ -85,14 +86,29 @@ def main() -> None:
         print("error:", " ".join(filter(None, lines)), file=sys.stderr)
         sys.exit(1)
     except OSError as error:  # the output cannot be written: its disk is full, for example
+        if is_of_ray(error):  # it is a remote one
+            _tell_of_ray(error)
         print("error:", error, file=sys.stderr)
         _forget_output()
         sys.exit(1)
+    except Exception as error:
+        if not is_of_ray(error):
+            raise  # a fault of raylog's: its traceback is wanted
+        _tell_of_ray(error)
     except SystemExit as end:
         if not isinstance(end.__context__, BrokenPipeError):  # which click turns into exit status 1
             raise
         _forget_output()  # its reader has closed the pipe
         sys.exit(0)
+
+
+def _tell_of_ray(error: Exception) -> NoReturn:
+    print(
+        f"error: a call to the broker failed: {in_one_line(error)}; `raylog health` says what is "
+        "wrong, and the actors' logs have the rest (docs/OPERATIONS.md, Logs)",
+        file=sys.stderr,
+    )
+    sys.exit(1)
 
 
 def _forget_output() -> None:

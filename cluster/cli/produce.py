@@ -484,5 +484,9 @@ def _tell_refused(entries: list[tuple[int, BaseException]]) -> None:
 
 
 def _why(entry: tuple[int, BaseException]) -> str:
+    from raylog.actors.runtime.ray_texts import in_one_line, is_of_ray
+
+    if is_of_ray(entry[1]):
+        return in_one_line(entry[1])
     lines = (line.strip() for line in str(entry[1]).splitlines())
     return " ".join(filter(None, lines))
