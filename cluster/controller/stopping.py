@@ -59,17 +59,18 @@ def _answer(controller: ControllerStub, ending: Call[bool]) -> bool:
     Controller that hangs: it would go on with its work when it wakes.
     """
     began_s = heard_s = time.monotonic()
+    question: Call[str] | None = None
     while True:
-        question = controller.cluster_id()
-        question.ignore()  # what it is answered
         if answered([ending], LISTEN_INTERVAL_S):
             return ending.get()
         now_s = time.monotonic()
-        if question.is_answered():
+        if question is not None and question.is_answered():
             heard_s = now_s
         for since_s, timeout_s in ((heard_s, PATIENCE_S), (began_s, OPEN_TIMEOUT_S)):
             if now_s - since_s >= timeout_s:
                 raise RequestTimedOut("stopping the broker", round(timeout_s * 1000))
+        question = controller.cluster_id()
+        question.ignore()  # what it is answered
 
 
 def stop_nodes(namespace: str, timeout_s: float = OPEN_TIMEOUT_S) -> bool:
