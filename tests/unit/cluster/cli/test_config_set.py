@@ -15,9 +15,8 @@ def set_retention(
 ) -> Done:
     future: Future[TopicDescription] = Future()
     future.set_result(TopicDescription("t", "id", {"retention.ms": 5}, (), outdated))
-    broker = SimpleNamespace(
-        admin=lambda: SimpleNamespace(alter_configs=lambda *_, **__: {"t": future})
-    )
+    connection = SimpleNamespace(command=lambda *_, **__: future)
+    broker = SimpleNamespace(connection=lambda: connection)
     monkeypatch.setattr(start_module, "connect", lambda *_, **__: broker)
     return run_here("config", "set", "t", "retention.ms=5", *options)
 

@@ -29,11 +29,10 @@ def described(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Done:
 
     topic = TopicDescription("t", "id", {}, (PLACE, AWAY))
     silent = RequestTimedOut("t-0", 5.0)
-    broker = SimpleNamespace(
-        admin=lambda: SimpleNamespace(describe_topics=lambda _: {"t": answered(topic)}),
-        connection=lambda: SimpleNamespace(ask_partition=lambda *_: answered(silent)),
-        describe_nodes=list,
+    connection = SimpleNamespace(
+        command=lambda *_, **__: answered(topic), ask_partition=lambda *_: answered(silent)
     )
+    broker = SimpleNamespace(connection=lambda: connection, describe_nodes=list)
     monkeypatch.setattr(start_module, "connect", lambda *_, **__: broker)
     return run_here("topic", "describe", "t", *arguments)
 
