@@ -235,7 +235,7 @@ MUTANTS = (
         new="if False:",
     ),
     Mutant(
-        seed=287,
+        seed=122,
         number=18,
         what="a late report of an earlier life counts",
         module=f"{CONTROLLER}.observed",
