@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from raylog.actors.errors import InvalidRequest, MetadataIncomplete, MetadataInDoubt
-from raylog.cluster.controller.copies import SurveyedDir, age_of, check_complete
+from raylog.cluster.controller.copies import SurveyedDir, age_of, check_complete, check_not_newer
 from raylog.cluster.controller.spread import short_key
 from raylog.storage.state.controller_epoch import NO_EPOCH
 
@@ -41,7 +41,7 @@ def standings(dirs: Sequence[SurveyedDir]) -> list[Standing]:
         Standing(
             node=entry.node or entry.node_id,
             path=entry.path,
-            state="unreadable",
+            state="of a newer raylog" if entry.is_of_newer else "unreadable",
             is_in_sync=entry.directory_id in in_sync,
             problem=entry.problem,
         )
@@ -128,8 +128,9 @@ class Restoration:
 def restoration(dirs: Sequence[SurveyedDir], source: str) -> Restoration:
     """What it means to go on from the copy at ``source``: a node or a path, as of ``_named``.
 
-    Raises InvalidRequest where it names no readable copy, or several.
+    Raises InvalidRequest where it names no readable copy, or several; NewerMetadata.
     """
+    check_not_newer(dirs)
     copies = _copies(dirs)
     named = _named(copies, source)
     listed = ", ".join(f"{short_key(entry.node or entry.node_id)}:{entry.path}" for entry in copies)
