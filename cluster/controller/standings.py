@@ -92,7 +92,7 @@ def _standing(entry: SurveyedDir, best: SurveyedDir | None, in_sync: dict[str, s
 def _state(entry: SurveyedDir, best: SurveyedDir) -> str:
     assert entry.copy is not None
     assert best.copy is not None
-    if entry.copy.digests == best.copy.digests:
+    if entry.copy.is_same(best.copy):
         return "newest"
     if best.copy.begins_with(entry.copy):
         return "behind"
