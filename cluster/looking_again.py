@@ -7,18 +7,31 @@ file, its identity may be lost, its disk may not be mounted. Its node is asked t
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from raylog.actors.errors import InvalidRequest
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, gather
 from raylog.actors.runtime.stubs import LogManagerStub
-from raylog.storage.errors import LogDirOffline
+from raylog.cluster.controller.spread import short_key
+from raylog.storage.errors import LogDirOffline, RaylogError
 
 # A look at the log dirs of a node; one whose disk hangs is told from memory.
 TOLD_TIMEOUT_S = 5.0
 # Until the Controller has heard of a log dir that a node has just read.
 HEARD_TIMEOUT_S = 10.0
 RETRY_INTERVAL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What the nodes say that have looked at a log dir.
+
+    ``used``: the keys of those that use it now. ``refused``: why it still cannot be used, by key.
+    """
+
+    used: Sequence[str]
+    refused: Mapping[str, str]
 
 
 def online_again(
@@ -29,46 +42,59 @@ def online_again(
 ) -> str:
     """The state of a log dir that is used again. Raises as ``look_again`` and ``order`` do.
 
-    ``order``: has the Controller use it again; returns its state.
+    ``order``: has the Controller use it again; returns its state. Another node may have a log dir
+    at the same path. One that still cannot be used is refused with InvalidRequest only where the
+    Controller has none to use either.
     """
-    is_read = look_again(log_dir, known, managers)
+    looked = look_again(log_dir, known, managers)
     deadline = time.monotonic() + HEARD_TIMEOUT_S
     while True:
         try:
             return order()
-        except (InvalidRequest, LogDirOffline):
-            if not is_read or time.monotonic() >= deadline:
+        except (InvalidRequest, LogDirOffline) as error:
+            if looked.refused and not looked.used:
+                raise InvalidRequest("log_dir", log_dir, _why(looked.refused)) from error
+            if not looked.used or time.monotonic() >= deadline:
                 raise
             time.sleep(RETRY_INTERVAL_S)
 
 
+def _why(refused: Mapping[str, str]) -> str:
+    whys = ", ".join(f"node {short_key(node)}: {why}" for node, why in refused.items())
+    return f"cannot be used yet: {whys}; mend that first"
+
+
 def look_again(
     log_dir: str, known: Sequence[LogDirStatus], managers: Mapping[str, LogManagerStub]
-) -> bool:
-    """Whether a node uses the log dir now that it could not use before.
+) -> Looked:
+    """Have the nodes look at the log dir that could not use it before.
 
-    ``log_dir``: a path or a directory id. ``known``: the log dirs as the Controller knows them.
-    Raises InvalidRequest where it still cannot be used.
+    ``log_dir``: a path or a directory id. ``known``: the log dirs as the Controller knows them; an
+    id means the one log dir that has it, a path means that of each node.
     """
-    paths = {os.path.normpath(dir.path) for dir in known if dir.directory_id == log_dir}
-    paths.add(log_dir)
+    places = {_place(dir) for dir in known if dir.directory_id == log_dir}
     told = gather({node: manager.log_dirs() for node, manager in managers.items()}, TOLD_TIMEOUT_S)
     looks = {
-        (node, path): managers[node].look_again(path)
+        node: managers[node].look_again(dir.path)
         for node, dirs in told.answers.items()
-        for path in unread(dirs)
-        if os.path.normpath(path) in paths
+        for dir in unread(dirs)
+        if _place(dir) in places or os.path.normpath(dir.path) == log_dir
     }
     looked = gather(looks, CALL_TIMEOUT_S)
     looked.raise_faults()
-    for error in looked.errors.values():
-        raise error
-    for (_, path), why in looked.answers.items():
-        if why:
-            raise InvalidRequest("log_dir", path, f"cannot be used yet: {why}; mend that first")
-    return bool(looks)
+    refused = {node: why for node, why in looked.answers.items() if why}
+    for node, error in looked.errors.items():
+        assert isinstance(error, RaylogError), error
+        refused[node] = error.problem
+    used = [node for node, why in looked.answers.items() if not why]
+    return Looked(used=used, refused=refused)
 
 
-def unread(dirs: Sequence[LogDirStatus]) -> list[str]:
-    """The paths of those of a node that it could not read."""
-    return [dir.path for dir in dirs if not dir.is_online and not dir.directory_id]
+def _place(dir: LogDirStatus) -> tuple[str, str]:
+    """The node, by Ray's id, and the path."""
+    return dir.node_id, os.path.normpath(dir.path)
+
+
+def unread(dirs: Sequence[LogDirStatus]) -> list[LogDirStatus]:
+    """Those of a node that it could not read."""
+    return [dir for dir in dirs if not dir.is_online and not dir.directory_id]

@@ -1,11 +1,12 @@
 """``raylog log-dirs online`` of a log dir that its node could not read when it began."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from raylog.actors.errors import InvalidRequest
+from raylog.actors.errors import InvalidRequest, RequestTimedOut
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster import looking_again
@@ -26,10 +27,11 @@ class Answered:
 class Manager:
     """A node's LogManager: its log dirs, and why each still cannot be used."""
 
-    def __init__(self, **why_by_name: str) -> None:
+    def __init__(self, node: str = "n", /, **why_by_name: str | Exception) -> None:
+        self.node = node
         self.why = {f"/{name}": why for name, why in why_by_name.items()}
         self.looked_at: list[str] = []
-        self.dirs = [LogDirStatus.offline("n", path, None, "missing") for path in self.why]
+        self.dirs = [LogDirStatus.offline(node, path, None, "missing") for path in self.why]
 
     def log_dirs(self) -> Answered:
         return Answered(self.dirs)
@@ -42,8 +44,10 @@ class Manager:
 @pytest.fixture(autouse=True)
 def calls(monkeypatch: pytest.MonkeyPatch) -> None:
     def gather(calls: dict[Any, Answered], _: float) -> Any:
-        answers = {key: call.answer for key, call in calls.items()}
-        return SimpleNamespace(answers=answers, errors={}, raise_faults=lambda: None)
+        given = {key: call.answer for key, call in calls.items()}
+        errors = {key: answer for key, answer in given.items() if isinstance(answer, Exception)}
+        answers = {key: answer for key, answer in given.items() if key not in errors}
+        return SimpleNamespace(answers=answers, errors=errors, raise_faults=lambda: None)
 
     monkeypatch.setattr(looking_again, "gather", gather)
     monkeypatch.setattr("time.sleep", lambda _: None)
@@ -63,7 +67,14 @@ class Controller:
 
 
 def online(log_dir: str, manager: Manager, controller: Controller, *known: LogDirStatus) -> str:
-    return online_again(log_dir, known, {"n": cast(LogManagerStub, manager)}, controller)
+    return online_at([manager], log_dir, controller, *known)
+
+
+def online_at(
+    managers: Sequence[Manager], log_dir: str, controller: Controller, *known: LogDirStatus
+) -> str:
+    by_node = {manager.node: cast(LogManagerStub, manager) for manager in managers}
+    return online_again(log_dir, known, by_node, controller)
 
 
 def test_its_node_looks_afresh_and_the_controller_may_hear_of_it_late() -> None:
@@ -81,8 +92,16 @@ def test_by_its_id_where_the_controller_knows_it() -> None:
 
 def test_what_is_wrong_now_is_said() -> None:
     with pytest.raises(InvalidRequest) as raised:
-        online("/a", Manager(a="it is a file"), Controller())
-    assert str(raised.value) == ("log_dir='/a' cannot be used yet: it is a file; mend that first")
+        online("/a", Manager(a="it is a file"), Controller(NO_SUCH))
+    assert str(raised.value) == (
+        "log_dir='/a' cannot be used yet: node n: it is a file; mend that first"
+    )
+
+
+def test_each_node_is_named_that_cannot_use_it_yet() -> None:
+    managers = [Manager("n", a="it is a file"), Manager("m", a=RequestTimedOut("looking", 30_000))]
+    with pytest.raises(InvalidRequest, match=r"node n: it is a file, node m: .*looking"):
+        online_at(managers, "/a", Controller(NO_SUCH))
 
 
 def test_a_log_dir_that_no_node_has_is_refused_at_once() -> None:
@@ -97,3 +116,25 @@ def test_a_log_dir_that_failed_later_is_left_to_the_controller() -> None:
     manager.dirs = [LogDirStatus.offline("n", "/a", ID, "EIO")]
     assert online("/a", manager, Controller("returning")) == "returning"
     assert manager.looked_at == []
+
+
+# -- another node has a dir at the same path ------------------------------------------------------
+
+
+def test_by_its_id_only_its_own_node_looks() -> None:
+    other = Manager("m", a="its disk has failed")
+    mine = Manager("n", a="")
+    known = LogDirStatus.offline("n", "/a", ID, "missing")
+    assert online_at([other, mine], ID, Controller("returning"), known) == "returning"
+    assert (other.looked_at, mine.looked_at) == ([], ["/a"])
+
+
+def test_a_broken_dir_of_another_node_does_not_hold_up_one_that_can_be_used() -> None:
+    managers = [Manager("m", a="its disk has failed"), Manager("n", a="")]
+    assert online_at(managers, "/a", Controller(NO_SUCH, "online")) == "online"
+
+
+def test_a_broken_dir_of_another_node_does_not_hold_up_one_that_the_controller_knows() -> None:
+    managers = [Manager("m", a="its disk has failed"), Manager("n")]
+    known = LogDirStatus.offline("n", "/a", ID, "EIO")
+    assert online_at(managers, "/a", Controller("returning"), known) == "returning"
