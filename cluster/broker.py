@@ -568,18 +568,18 @@ class Broker:
         cache does not count; then its partitions open. Returns at once with its state:
         ``returning``, or ``online`` where it was not offline. One that could not be read when its
         node began is looked at afresh. ``log_dir``: as of :meth:`move_partition`. Raises
-        InvalidRequest where no node, or several, have such a dir, or it still cannot be read.
+        InvalidRequest where no node, or several, have such a dir, or it still cannot be read. Of
+        several at one path, those are used that a look has found.
         """
         meant = meant_log_dir(log_dir)
         known = self._ask_controller("the log dirs", ControllerStub.log_dirs)
-        ask = partial(ControllerStub.log_dir_online, log_dir=meant)
-        command = once(ask, look_at="raylog log-dirs")
-        return online_again(
-            meant,
-            known,
-            self._log_managers(),
-            lambda: self._command(f"using {log_dir} again", command, CALL_TIMEOUT_S),
-        )
+
+        def order(node: str | None) -> str:
+            ask = partial(ControllerStub.log_dir_online, log_dir=meant, node=node)
+            command = once(ask, look_at="raylog log-dirs")
+            return self._command(f"using {log_dir} again", command, CALL_TIMEOUT_S)
+
+        return online_again(meant, known, self._log_managers(), order)
 
     def status(self) -> list[PartitionStatus]:
         """What every partition that answers within seconds says of itself, by name."""

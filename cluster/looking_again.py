@@ -8,11 +8,13 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from raylog.actors.errors import InvalidRequest
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, gather
 from raylog.actors.runtime.stubs import LogManagerStub
+from raylog.cluster.controller.commands import UNKNOWN_LOG_DIR
 from raylog.cluster.controller.spread import short_key
 from raylog.storage.errors import LogDirOffline, RaylogError
 
@@ -38,25 +40,41 @@ def online_again(
     log_dir: str,
     known: Sequence[LogDirStatus],
     managers: Mapping[str, LogManagerStub],
-    order: Callable[[], str],
+    order: Callable[[str | None], str],
 ) -> str:
-    """The state of a log dir that is used again. Raises as ``look_again`` and ``order`` do.
+    """The state of a log dir that is used again. Raises as ``order`` does.
 
-    ``order``: has the Controller use it again; returns its state. Another node may have a log dir
-    at the same path. One that still cannot be used is refused with InvalidRequest only where the
-    Controller has none to use either.
+    ``order``: has the Controller use it again, at the node with this key; returns its state. None:
+    at the only node that has it. Another node may have a log dir at the same path. One that still
+    cannot be used is refused with InvalidRequest only where the Controller has none to use either.
     """
     looked = look_again(log_dir, known, managers)
-    deadline = time.monotonic() + HEARD_TIMEOUT_S
+    if looked.used:
+        deadline = time.monotonic() + HEARD_TIMEOUT_S
+        states = [_once_heard(partial(order, node), deadline) for node in looked.used]
+        return "returning" if "returning" in states else states[0]
+    try:
+        return order(None)
+    except (InvalidRequest, LogDirOffline) as error:
+        if looked.refused:
+            raise InvalidRequest("log_dir", log_dir, _why(looked.refused)) from error
+        raise
+
+
+def _once_heard(order: Callable[[], str], deadline: float) -> str:
+    """Order it as soon as the Controller has heard that its node has read it."""
     while True:
         try:
             return order()
         except (InvalidRequest, LogDirOffline) as error:
-            if looked.refused and not looked.used:
-                raise InvalidRequest("log_dir", log_dir, _why(looked.refused)) from error
-            if not looked.used or time.monotonic() >= deadline:
+            is_heard = isinstance(error, InvalidRequest) and not _is_unknown(error)
+            if is_heard or time.monotonic() >= deadline:
                 raise
             time.sleep(RETRY_INTERVAL_S)
+
+
+def _is_unknown(error: InvalidRequest) -> bool:
+    return error.why.startswith(UNKNOWN_LOG_DIR)
 
 
 def _why(refused: Mapping[str, str]) -> str:

@@ -55,6 +55,8 @@ from raylog.storage.wire import RELEASE
 MAX_PARTITIONS = 10_000
 # Each append hands out so many producer ids.
 PRODUCER_ID_BLOCK = 1000
+# How the refusal of a log dir begins that no node has reported; one that was just read will be.
+UNKNOWN_LOG_DIR = "is not a log dir of a node"
 
 
 # -- what is asked ---------------------------------------------------------------------------------
@@ -436,7 +438,7 @@ class Commands:
             known = ", ".join(
                 f"{entry.path} of node {short_key(entry.node)}" for entry in self._dirs_offline()
             )
-            why = f"is not a log dir of a node; offline are: {known or 'none'}"
+            why = f"{UNKNOWN_LOG_DIR}; offline are: {known or 'none'}"
             raise InvalidRequest("log_dir", command.log_dir, why)
         if len(meant) > 1:
             ids = ", ".join(f"{e.directory_id} of node {short_key(e.node)}" for e in meant)

@@ -10,11 +10,14 @@ from raylog.actors.errors import InvalidRequest, RequestTimedOut
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster import looking_again
+from raylog.cluster.controller.commands import UNKNOWN_LOG_DIR
 from raylog.cluster.looking_again import online_again
+from raylog.storage.errors import LogDirOffline
 from raylog.storage.state.properties import random_id
 
 ID = random_id()
-NO_SUCH = InvalidRequest("log_dir", "/a", "is not a log dir of a node")
+NO_SUCH = InvalidRequest("log_dir", "/a", f"{UNKNOWN_LOG_DIR}; offline are: none")
+SEVERAL = InvalidRequest("log_dir", "/a", "is the path of several log dirs")
 
 
 class Answered:
@@ -58,8 +61,10 @@ class Controller:
 
     def __init__(self, *answers: str | Exception) -> None:
         self.answers = list(answers)
+        self.nodes: list[str | None] = []
 
-    def __call__(self) -> str:
+    def __call__(self, node: str | None) -> str:
+        self.nodes.append(node)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -138,3 +143,29 @@ def test_a_broken_dir_of_another_node_does_not_hold_up_one_that_the_controller_k
     managers = [Manager("m", a="its disk has failed"), Manager("n")]
     known = LogDirStatus.offline("n", "/a", ID, "EIO")
     assert online_at(managers, "/a", Controller("returning"), known) == "returning"
+
+
+def test_the_order_is_for_the_node_that_uses_it_now() -> None:
+    managers = [Manager("m"), Manager("n", a="")]
+    controller = Controller(NO_SUCH, LogDirOffline("/a", "missing"), "online")
+    assert online_at(managers, "/a", controller) == "online"
+    assert controller.nodes == ["n", "n", "n"]
+
+
+def test_where_several_nodes_use_theirs_now_each_has_its_order() -> None:
+    controller = Controller(NO_SUCH, "returning", "online")
+    assert online_at([Manager("m", a=""), Manager("n", a="")], "/a", controller) == "returning"
+    assert controller.nodes == ["m", "m", "n"]
+
+
+def test_only_what_the_controller_has_not_heard_yet_is_ordered_again() -> None:
+    controller = Controller(SEVERAL, "online")
+    with pytest.raises(InvalidRequest, match="several log dirs"):
+        online("/a", Manager(a=""), controller)
+    assert controller.answers == ["online"]
+
+
+def test_without_a_look_the_order_is_for_whoever_has_it() -> None:
+    controller = Controller("returning")
+    assert online("/a", Manager(), controller) == "returning"
+    assert controller.nodes == [None]
