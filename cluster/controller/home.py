@@ -16,7 +16,9 @@ have left it out: it is *fenced*.
 
 **A backup in its place.** A Controller that begins again in its process, since a write has failed,
 knows how much counted. A person may have put a backup in the place of the disk that failed. What
-lacks anything of that is not taken for the newest metadata (OlderMetadata).
+lacks anything of that is not taken for the newest metadata (OlderMetadata). A new process knows
+nothing of before. So also where the last Controller was on this node the LogManagers are asked what
+their copies have: a Controller has every record before any copy gets it.
 
 **One copy only.** Metadata that does not say who keeps copies lies in one place. So it is moved,
 not copied: what it was read from is set aside there, as soon as it is on the disk here. Otherwise
@@ -68,8 +70,11 @@ class Reach(Protocol):
     def has_managers(self) -> bool:
         """Whether a LogManager runs on any node."""
 
-    def statuses(self) -> Sequence[MetadataKept]:
-        """What the copies of the LogManagers have; those that do not answer are left out."""
+    def statuses(self, *, is_brief: bool = False) -> Sequence[MetadataKept]:
+        """What the copies of the LogManagers have; those that do not answer are left out.
+
+        ``is_brief``: wait only for a moment for those that hang.
+        """
 
     def promises(self, epoch: int) -> Sequence[MetadataKept]:
         """As ``statuses``, and each has promised this epoch, or says why not."""
@@ -163,7 +168,7 @@ def begin_home(reach: Reach, fs: FileSystem, clock: Clock, wanted: Wanted) -> Ho
 def _own_again(reach: Reach, marks: Sequence[Mark], known: Known) -> Home | None:
     """Where the last Controller was on this node, and Ray knows of no later one; else None.
 
-    Then nobody else can have more, and no other node is looked at.
+    Then nobody else can have more, unless a backup lies here; and no other node is looked at.
     """
     survey = reach.survey(tries_locks=False, only_own=True)
     dirs = tuple(_judged(entry, {}, marks) for entry in survey.dirs)
@@ -175,10 +180,18 @@ def _own_again(reach: Reach, marks: Sequence[Mark], known: Known) -> Home | None
         return None
     try:
         home = choose(dirs, survey.own, new_id="")
-        _check_known(found_at(home, dirs), known)
+        found = found_at(home, dirs)
+        _check_known(found, known)
     except RaylogError:  # the other nodes may have what is needed
         return None
-    return home
+    assert found.copy is not None, "it was chosen"
+    return None if _have_more(reach.statuses(is_brief=True), found.copy) else home
+
+
+def _have_more(others: Sequence[MetadataKept], own: Copy) -> bool:
+    """Whether a copy elsewhere has more than what lies where its Controller was."""
+    age = own.controller_epoch, own.end
+    return any((kept.controller_epoch, kept.end) > age for kept in others)
 
 
 def _fence(reach: Reach) -> dict[str, MetadataKept]:

@@ -38,6 +38,8 @@ AGAIN_TIMEOUT_S = 15.0
 READ_TIMEOUT_S = 120.0
 # A LogManager writes one small file for it.
 PROMISE_TIMEOUT_S = 10.0
+# A Controller that begins over its own metadata serves so much later where a LogManager hangs.
+BRIEF_TIMEOUT_S = 2.0
 # A Controller that cannot begin looks again and again.
 _SURVEYOR = Surveyor(RealFileSystem())
 
@@ -104,11 +106,12 @@ class RayReach:
     def has_managers(self) -> bool:
         return bool(self._managers())
 
-    def statuses(self) -> Sequence[MetadataKept]:
-        return self._ask(LogManagerStub.metadata_status)
+    def statuses(self, *, is_brief: bool = False) -> Sequence[MetadataKept]:
+        timeout_s = BRIEF_TIMEOUT_S if is_brief else PROMISE_TIMEOUT_S
+        return self._ask(LogManagerStub.metadata_status, timeout_s)
 
     def promises(self, epoch: int) -> Sequence[MetadataKept]:
-        return self._ask(lambda manager: manager.metadata_promise(epoch))
+        return self._ask(lambda manager: manager.metadata_promise(epoch), PROMISE_TIMEOUT_S)
 
     def marks(self) -> Sequence[Mark]:
         try:
@@ -133,10 +136,10 @@ class RayReach:
         return {node: manager for node, manager in found.items() if manager is not None}
 
     def _ask(
-        self, question: Callable[[LogManagerStub], Call[MetadataKept]]
+        self, question: Callable[[LogManagerStub], Call[MetadataKept]], timeout_s: float
     ) -> Sequence[MetadataKept]:
         calls = {node: question(manager) for node, manager in self._managers().items()}
-        asked = gather(calls, PROMISE_TIMEOUT_S)
+        asked = gather(calls, timeout_s)
         asked.raise_faults()
         return list(asked.answers.values())
 

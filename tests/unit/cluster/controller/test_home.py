@@ -91,6 +91,7 @@ class Nodes:
             node=node,
             life="1",
             directory_id=directory_of(node),
+            end=len(self.records(node)),
             epochs=(EpochStart(self.epoch(node), 1),),
             promised=promised,
             idle_ms=idle_ms,
@@ -129,7 +130,7 @@ class Nodes:
     def has_managers(self) -> bool:
         return bool(self.managers)
 
-    def statuses(self) -> Sequence[MetadataKept]:
+    def statuses(self, *, is_brief: bool = False) -> Sequence[MetadataKept]:
         return list(self.managers.values())
 
     def promises(self, epoch: int) -> Sequence[MetadataKept]:
@@ -498,6 +499,33 @@ def test_a_controller_that_begins_again_over_a_backup_goes_on_with_the_newer_cop
     known = Known(epoch=1, end=len(nodes.records("b")))
     assert nodes.begin(known=known) == "/a"
     assert nodes.records("a") == nodes.records("b")
+
+
+def test_a_new_process_over_a_backup_of_the_same_life_goes_on_with_the_newer_copy_elsewhere() -> (
+    None
+):
+    """It knows nothing of before, and Ray knows of no later Controller: the other copy does."""
+    nodes = Nodes("a", "b")
+    nodes.writes("b", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("b", "a")  # the backup
+    nodes.writes("b", topic("later"))
+    nodes.has_manager("b", idle_ms=0)
+    nodes.left = [Mark(epoch=0)]
+    assert nodes.begin() == "/a"
+    assert nodes.records("a") == nodes.records("b")
+    assert nodes.looked_at == ["own", "all"]
+
+
+def test_a_copy_that_lacks_the_end_is_no_reason_to_look_at_the_other_nodes() -> None:
+    """The last records of the lost Controller were pushed to nobody, or not to this copy."""
+    nodes = Nodes("a", "b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("a", "b")
+    nodes.writes("a", topic("later"))
+    nodes.has_manager("b", idle_ms=0)
+    nodes.left = [Mark(epoch=0)]
+    assert nodes.begin() == "/a"
+    assert nodes.looked_at == ["own"]
 
 
 def test_a_controller_that_begins_again_over_a_backup_refuses_where_nobody_has_more() -> None:
