@@ -17,8 +17,8 @@ have left it out: it is *fenced*.
 **A backup in its place.** A Controller that begins again in its process, since a write has failed,
 knows how much counted. A person may have put a backup in the place of the disk that failed. What
 lacks anything of that is not taken for the newest metadata (OlderMetadata). A new process knows
-nothing of before. So also where the last Controller was on this node the LogManagers are asked what
-their copies have: a Controller has every record before any copy gets it.
+nothing of before. So the LogManagers of other nodes are asked what their copies have, also where
+the last Controller was on this node: a Controller has every record before any copy gets it.
 
 **One copy only.** Metadata that does not say who keeps copies lies in one place. So it is moved,
 not copied: what it was read from is set aside there, as soon as it is on the disk here. Otherwise
@@ -70,11 +70,11 @@ class Reach(Protocol):
     def has_managers(self) -> bool:
         """Whether a LogManager runs on any node."""
 
-    def statuses(self, *, is_brief: bool = False) -> Sequence[MetadataKept]:
-        """What the copies of the LogManagers have; those that do not answer are left out.
+    def statuses(self) -> Sequence[MetadataKept]:
+        """What the copies of the LogManagers have; those that do not answer are left out."""
 
-        ``is_brief``: wait only for a moment for those that hang.
-        """
+    def others_statuses(self) -> Sequence[MetadataKept]:
+        """The same of the other nodes, and only a moment is waited for those that hang."""
 
     def promises(self, epoch: int) -> Sequence[MetadataKept]:
         """As ``statuses``, and each has promised this epoch, or says why not."""
@@ -185,7 +185,7 @@ def _own_again(reach: Reach, marks: Sequence[Mark], known: Known) -> Home | None
     except RaylogError:  # the other nodes may have what is needed
         return None
     assert found.copy is not None, "it was chosen"
-    return None if _have_more(reach.statuses(is_brief=True), found.copy) else home
+    return None if _have_more(reach.others_statuses(), found.copy) else home
 
 
 def _have_more(others: Sequence[MetadataKept], own: Copy) -> bool:

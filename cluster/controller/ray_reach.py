@@ -106,12 +106,18 @@ class RayReach:
     def has_managers(self) -> bool:
         return bool(self._managers())
 
-    def statuses(self, *, is_brief: bool = False) -> Sequence[MetadataKept]:
-        timeout_s = BRIEF_TIMEOUT_S if is_brief else PROMISE_TIMEOUT_S
-        return self._ask(LogManagerStub.metadata_status, timeout_s)
+    def statuses(self) -> Sequence[MetadataKept]:
+        return self._ask(self._managers(), LogManagerStub.metadata_status, PROMISE_TIMEOUT_S)
+
+    def others_statuses(self) -> Sequence[MetadataKept]:
+        own = own_node()
+        others = {node: manager for node, manager in self._managers().items() if node != own}
+        return self._ask(others, LogManagerStub.metadata_status, BRIEF_TIMEOUT_S)
 
     def promises(self, epoch: int) -> Sequence[MetadataKept]:
-        return self._ask(lambda manager: manager.metadata_promise(epoch), PROMISE_TIMEOUT_S)
+        return self._ask(
+            self._managers(), lambda manager: manager.metadata_promise(epoch), PROMISE_TIMEOUT_S
+        )
 
     def marks(self) -> Sequence[Mark]:
         try:
@@ -136,9 +142,12 @@ class RayReach:
         return {node: manager for node, manager in found.items() if manager is not None}
 
     def _ask(
-        self, question: Callable[[LogManagerStub], Call[MetadataKept]], timeout_s: float
+        self,
+        managers: Mapping[Node, LogManagerStub],
+        question: Callable[[LogManagerStub], Call[MetadataKept]],
+        timeout_s: float,
     ) -> Sequence[MetadataKept]:
-        calls = {node: question(manager) for node, manager in self._managers().items()}
+        calls = {node: question(manager) for node, manager in managers.items()}
         asked = gather(calls, timeout_s)
         asked.raise_faults()
         return list(asked.answers.values())

@@ -130,8 +130,11 @@ class Nodes:
     def has_managers(self) -> bool:
         return bool(self.managers)
 
-    def statuses(self, *, is_brief: bool = False) -> Sequence[MetadataKept]:
+    def statuses(self) -> Sequence[MetadataKept]:
         return list(self.managers.values())
+
+    def others_statuses(self) -> Sequence[MetadataKept]:
+        return [kept for node, kept in self.managers.items() if node != self.own]
 
     def promises(self, epoch: int) -> Sequence[MetadataKept]:
         self.promised.append(epoch)
