@@ -28,7 +28,8 @@ PATIENCE_S = 10.0
 class Refused:
     """A log dir that cannot be used: why, and what is known of it all the same.
 
-    ``directory_id``: None where it could not be read. ``lock``: of one that has lost its identity.
+    ``directory_id``: None where it could not be read, or where another cluster or process has the
+    dir. ``lock``: of one that has lost its identity.
     """
 
     problem: RaylogError

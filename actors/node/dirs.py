@@ -195,7 +195,8 @@ class NodeDirs:
         """
         twin = None
         with self._opening, self._memory:
-            is_wanted = path in self._silent
+            # Its reading back may have used it meanwhile: see ``look_again``.
+            is_wanted = path in self._silent and path not in self._paths.values()
             self._silent.discard(path)
             if is_wanted and isinstance(outcome, OnlineDir):
                 # Also of a dir that has failed since: a copy must not take its place.
@@ -216,7 +217,7 @@ class NodeDirs:
         late(self._found([], [dir for dir in self.unusable() if dir.path == path]))
 
     def look_again(self, path: str, late: Callable[[Found], object]) -> str:
-        """Look afresh at a dir that could not be used, and that is not known by its id.
+        """Look afresh at a dir that could not be used; another may be in its place by now.
 
         Returns why it still cannot be used; empty where it is used. One that is being looked at is
         left alone. A disk that hangs is waited for only PATIENCE_S. ``late``: as of ``open``.
@@ -225,9 +226,11 @@ class NodeDirs:
             before = self._unusable.get(path)
             if before is None:
                 return ""
-            if before.directory_id is not None or path in self._silent or self._has_ended:
+            if path in self._silent or self._has_ended:
                 return before.why
             self._silent.add(path)
+            if before.directory_id is not None:
+                self._paths.pop(before.directory_id, None)  # what is found there is no copy of it
             lock = self._nameless.pop(path, None)
         if lock is not None:
             lock.release()
@@ -269,11 +272,15 @@ class NodeDirs:
             self._unusable.pop(dir.path, None)
 
     def _refused(self, path: str, problem: RaylogError) -> Refused:
-        """What can be read of a dir that cannot be used; one without identity is locked."""
+        """What can be read of a dir that cannot be used; one without identity is locked.
+
+        One that another cluster or process has is no dir of this node, whatever its id.
+        """
         directory_id, lock = None, None
-        with suppress(RaylogError):
-            meta = read_meta(self._fs, path)
-            directory_id = None if meta is None else meta.directory_id
+        if not is_fatal(problem):
+            with suppress(RaylogError):
+                meta = read_meta(self._fs, path)
+                directory_id = None if meta is None else meta.directory_id
         if isinstance(problem, IdentityMissing):
             with suppress(RaylogError):  # its identity is being written right now
                 lock = self._lock_folder(os.path.join(path, LOCK_FILE))

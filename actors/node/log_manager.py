@@ -264,7 +264,7 @@ class LogManagerImpl:
 
     @ray.method(concurrency_group="disks")
     def look_again(self, path: str) -> str:
-        """Look afresh at a log dir that could not be used, and is not known by its id.
+        """Look afresh at a log dir that could not be used.
 
         Returns why it still cannot be used; empty where it is used. Raises NotLeader as
         ``log_dirs``.

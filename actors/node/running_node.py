@@ -418,7 +418,7 @@ class RunningNode:
         written.wait(CLEANER_TIMEOUT_S)
 
     def look_again(self, path: str) -> str:
-        """Look afresh at a log dir that could not be used, and is not known by its id.
+        """Look afresh at a log dir that could not be used.
 
         Returns why it still cannot be used; empty where it is used.
         """

@@ -1,10 +1,18 @@
 """A log dir that could not be used when its node began is used when somebody has it looked at."""
 
+import threading
+
+import pytest
+
 from raylog.actors.control import DirReport
 from raylog.actors.node.dirs import Found
+from raylog.actors.node.instructions import ReadDir
+from raylog.storage.errors import InvalidLogDir, LogLocked
 from raylog.storage.log_dir import LogDir
+from raylog.storage.state.properties import MetaProperties, random_id, write_meta
 from raylog.storage.testing.memory import MemoryFileSystem
-from tests.unit.actors.node.disks import CLUSTER, LOG, A, B, Disks
+from raylog.storage.testing.waiting import DEADLINE_S
+from tests.unit.actors.node.disks import CLUSTER, LOG, A, B, Disks, HangingFileSystem, io_error
 
 IDENTITY = f"{A}/meta.properties"
 
@@ -73,3 +81,73 @@ def test_a_dir_that_is_in_use_is_left_alone() -> None:
     told = Told()
     assert (disks.work.look_again(A, told), told) == ("", [])
     assert disks.work.checkpointed(disks.id_of(A), LOG.partition).log_start_offset == 0
+
+
+# -- another log dir is at its path ----------------------------------------------------------------
+
+
+def test_the_disk_of_another_cluster_gets_no_record_and_the_right_one_is_used_after_it() -> None:
+    fs = MemoryFileSystem()
+    disks, identity = without_identity(fs)
+    write_meta(fs, A, MetaProperties(random_id(), 1, random_id()))
+    told = Told()
+    assert "belongs to cluster" in disks.work.look_again(A, told)
+    assert [(dir.path, dir.state, dir.directory_id) for dir in told] == [(A, "offline", None)]
+    fs.write_file(IDENTITY, identity)
+    assert disks.work.look_again(A, told) == ""
+    assert (told[-1].directory_id, told[-1].state) == (disks.id_of(A), "online")
+
+
+def failed_at_the_start(fs: MemoryFileSystem) -> Disks:
+    """A node that has begun without A, whose id could be read."""
+    Disks(fs).start().work.let_go()
+    disks = Disks(fs)
+    with fs.failing(io_error, under=A):
+        disks.open()
+    assert [dir.directory_id for dir in disks.work.unusable()] == [disks.id_of(A)]
+    return disks
+
+
+def test_a_locked_dir_of_another_cluster_gets_no_record() -> None:
+    disks, told, cluster = failed_at_the_start(MemoryFileSystem()), Told(), random_id()
+    write_meta(disks.fs, A, MetaProperties(cluster, 1, random_id()))
+    LogDir(disks.fs, A, cluster, 1)
+    assert "is locked" in disks.work.look_again(A, told)
+    assert [dir.directory_id for dir in told] == [None]
+
+
+def test_a_dir_whose_id_is_known_is_looked_at_again() -> None:
+    disks, told = failed_at_the_start(MemoryFileSystem()), Told()
+    assert disks.work.look_again(A, told) == ""
+    assert [(dir.directory_id, dir.state) for dir in told] == [(disks.id_of(A), "online")]
+    assert disks.work.unusable() == []
+
+
+def test_another_dir_in_its_place_is_used_and_the_one_before_has_no_path() -> None:
+    disks = failed_at_the_start(MemoryFileSystem())
+    before, other = disks.id_of(A), random_id()
+    write_meta(disks.fs, A, MetaProperties(CLUSTER, 1, other))
+    assert disks.work.look_again(A, Told()) == ""
+    assert other in disks.work.online()
+    with pytest.raises(InvalidLogDir):
+        disks.work.folder(before, LOG.partition)
+
+
+def test_a_look_that_meets_its_reading_back_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs, told = HangingFileSystem(), Told()
+    disks = failed_at_the_start(fs)
+    read_back = ReadDir(token=1, directory_id=disks.id_of(A))
+    reading = threading.Thread(target=disks.work.carry_out, args=[read_back], daemon=True)
+    fs.hang(A)
+    reading.start()
+    assert fs.has_begun.wait(DEADLINE_S)
+
+    def locked(path: str) -> LogDir:
+        fs.let_go()
+        reading.join(DEADLINE_S)
+        raise LogLocked(path)
+
+    monkeypatch.setattr(disks.work._dirs, "_lock_dir", locked)
+    assert disks.work.look_again(A, told) == ""
+    assert (told, disks.work.unusable()) == ([], [])
+    assert disks.id_of(A) in disks.work.online()
