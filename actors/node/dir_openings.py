@@ -48,6 +48,14 @@ Outcome = OnlineDir | Refused
 Beside = Callable[[Mapping[str, Callable[[], None]], Callable[[], bool]], None]
 
 
+def outcome_of(open_dir: Callable[[str], Outcome], path: str) -> Outcome:
+    """Open a dir. Somebody waits for an answer, so an error that has no name is one, too."""
+    try:
+        return open_dir(path)
+    except Exception as error:  # our mistake
+        return Refused(problem=work_failed(f"opening {path}", error))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
     """What became of the dirs by the time when the node begins; in the order of their paths."""
@@ -123,11 +131,7 @@ class Openings:
         return lambda: self._open(path)
 
     def _open(self, path: str) -> None:
-        outcome: Outcome
-        try:
-            outcome = self._open_dir(path)
-        except Exception as error:  # our mistake; the start waits for an answer, whatever happens
-            outcome = Refused(problem=work_failed(f"opening {path}", error))
+        outcome = outcome_of(self._open_dir, path)
         with self._memory:
             self._outcomes[path] = outcome
             is_late = not self._is_running

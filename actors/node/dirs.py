@@ -32,7 +32,14 @@ from functools import partial
 from raylog.actors.control import DirReport
 from raylog.actors.events import event
 from raylog.actors.messages import LogDirStatus
-from raylog.actors.node.dir_openings import PATIENCE_S, Beside, Openings, Outcome, Refused
+from raylog.actors.node.dir_openings import (
+    PATIENCE_S,
+    Beside,
+    Openings,
+    Outcome,
+    Refused,
+    outcome_of,
+)
 from raylog.actors.node.events import Folder
 from raylog.actors.node.online_dir import OnlineDir
 from raylog.storage.clock import Clock
@@ -221,6 +228,7 @@ class NodeDirs:
 
         Returns why it still cannot be used; empty where it is used. One that is being looked at is
         left alone. A disk that hangs is waited for only PATIENCE_S. ``late``: as of ``open``.
+        Raises OutOfResources, with nothing changed, where no thread can be started.
         """
         with self._memory:
             before = self._unusable.get(path)
@@ -229,21 +237,29 @@ class NodeDirs:
             if path in self._silent or self._has_ended:
                 return before.why
             self._silent.add(path)
-            if before.directory_id is not None:
-                self._paths.pop(before.directory_id, None)  # what is found there is no copy of it
-            lock = self._nameless.pop(path, None)
-        if lock is not None:
-            lock.release()
-        look = threading.Thread(
-            target=lambda: self._answered_late(late, path, self._open_dir({}, path)),
-            name=f"open-{path}",
-            daemon=True,
-        )
-        look.start()
+        job = partial(self._look, late, path)
+        look = threading.Thread(target=job, name=f"open-{path}", daemon=True)
+        try:
+            look.start()
+        except RuntimeError as error:
+            with self._memory:
+                self._silent.discard(path)
+            raise OutOfResources(path, str(error)) from error
         look.join(PATIENCE_S)
         with self._memory:
             after = self._unusable.get(path)
         return "" if after is None else after.why
+
+    def _look(self, late: Callable[[Found], object], path: str) -> None:
+        """Open a dir that could not be used; what is found there is no copy of what was there."""
+        with self._memory:
+            lock = self._nameless.pop(path, None)
+            before = self._unusable.get(path)
+            if before is not None and before.directory_id is not None:
+                self._paths.pop(before.directory_id, None)
+        if lock is not None:
+            lock.release()
+        self._answered_late(late, path, outcome_of(partial(self._open_dir, {}), path))
 
     def _look_through(self, log_dir: LogDir) -> OnlineDir:
         return OnlineDir(

@@ -267,7 +267,7 @@ class LogManagerImpl:
         """Look afresh at a log dir that could not be used.
 
         Returns why it still cannot be used; empty where it is used. Raises NotLeader as
-        ``log_dirs``.
+        ``log_dirs``, and OutOfResources.
         """
         return self._running().look_again(path)
 

@@ -7,8 +7,8 @@ import pytest
 from raylog.actors.control import DirReport
 from raylog.actors.node.dirs import Found
 from raylog.actors.node.instructions import ReadDir
-from raylog.storage.errors import InvalidLogDir, LogLocked
-from raylog.storage.log_dir import LogDir
+from raylog.storage.errors import InvalidLogDir, LogLocked, OutOfResources
+from raylog.storage.log_dir import LOCK_FILE, LogDir
 from raylog.storage.state.properties import MetaProperties, random_id, write_meta
 from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.testing.waiting import DEADLINE_S
@@ -151,3 +151,57 @@ def test_a_look_that_meets_its_reading_back_says_nothing(monkeypatch: pytest.Mon
     assert disks.work.look_again(A, told) == ""
     assert (told, disks.work.unusable()) == ([], [])
     assert disks.id_of(A) in disks.work.online()
+
+
+def test_a_look_that_begins_when_it_was_read_back_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disks, told = failed_at_the_start(MemoryFileSystem()), Told()
+    read_back = ReadDir(token=1, directory_id=disks.id_of(A))
+    start = threading.Thread.start
+
+    def late_start(thread: threading.Thread) -> None:
+        disks.work.carry_out(read_back)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", late_start)
+    assert disks.work.look_again(A, told) == ""
+    assert (told, disks.work.unusable()) == ([], [])
+    assert disks.work.folder(disks.id_of(A), LOG.partition).startswith(A)
+
+
+# -- a look that does not end as it should ---------------------------------------------------------
+
+
+def test_a_look_that_ends_by_our_mistake_says_so_and_the_next_one_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs, told = MemoryFileSystem(), Told()
+    disks, identity = without_identity(fs)
+
+    def mistake(path: str) -> LogDir:
+        raise ValueError(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disks.work._dirs, "_lock_dir", mistake)
+        assert "ValueError" in disks.work.look_again(A, told)
+    assert [(dir.path, dir.state) for dir in told] == [(A, "offline")]
+    fs.write_file(IDENTITY, identity)
+    assert disks.work.look_again(A, told) == ""
+
+
+def test_where_no_thread_can_be_started_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = MemoryFileSystem()
+    disks, identity = without_identity(fs)
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(OutOfResources, match="can't start new thread"):
+            disks.work.look_again(A, Told())
+    with pytest.raises(LogLocked):  # nobody gives it an identity beside the broker
+        fs.lock(f"{A}/{LOCK_FILE}")
+    fs.write_file(IDENTITY, identity)
+    assert disks.work.look_again(A, Told()) == ""
