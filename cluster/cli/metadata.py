@@ -115,8 +115,8 @@ def restore(
             "--from",
             metavar="NODE",
             help="Where the copy is, as `raylog metadata status` shows it: the label of the node, "
-            "or its id or the beginning of that; or the path of the log dir. With `--address "
-            "local` give the path: a node without a label has another id each time.",
+            "or its id, or at least 8 characters of that; or the path of the log dir. With "
+            "`--address local` give the path: a node without a label has another id each time.",
         ),
     ],
     log_dir: LogDirs = None,

@@ -14,6 +14,8 @@ from raylog.cluster.controller.observed import Observed
 MIN_USABLE_BYTES = 16 << 20
 # Of Ray's id of a node.
 NODE_ID_CHARS = 56
+# Of the id as users see it. Fewer may be a slip of the hand, or the label of another node.
+SHORT_KEY_CHARS = 8
 
 
 class Homes:
@@ -116,4 +118,4 @@ def _room(desired: Desired, report: Report) -> int | None:
 
 def short_key(key: str) -> str:
     """A node's key as users see it, and may give it: its label, or the beginning of its id."""
-    return key[:8] if len(key) == NODE_ID_CHARS else key
+    return key[:SHORT_KEY_CHARS] if len(key) == NODE_ID_CHARS else key

@@ -1,11 +1,12 @@
 """How each copy of the metadata stands, and from which one a cluster shall go on. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from raylog.actors.errors import InvalidRequest, MetadataIncomplete, MetadataInDoubt
 from raylog.cluster.controller.copies import SurveyedDir, age_of, check_complete
-from raylog.cluster.controller.spread import short_key
+from raylog.cluster.controller.spread import SHORT_KEY_CHARS, short_key
 from raylog.storage.state.controller_epoch import NO_EPOCH
 
 
@@ -33,7 +34,7 @@ class Standing:
 def standings(dirs: Sequence[SurveyedDir]) -> list[Standing]:
     """Every copy that was found, and those in sync that were not; the newest one first."""
     copies = sorted(_copies(dirs), key=age_of, reverse=True)
-    unread = [entry for entry in dirs if entry.has_metadata and entry.copy is None]
+    unread = _unread(dirs)
     best = copies[0] if copies else None
     in_sync = _in_sync(copies, unread)
     found = [_standing(entry, best, in_sync) for entry in copies]
@@ -105,6 +106,10 @@ def _copies(dirs: Iterable[SurveyedDir]) -> list[SurveyedDir]:
     return [entry for entry in dirs if entry.copy is not None and entry.copy.end > 0]
 
 
+def _unread(dirs: Iterable[SurveyedDir]) -> list[SurveyedDir]:
+    return [entry for entry in dirs if entry.has_metadata and entry.copy is None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restoration:
     """The cluster goes on from this copy. ``epoch``: higher than every one that anybody has seen.
@@ -128,16 +133,17 @@ class Restoration:
 def restoration(dirs: Sequence[SurveyedDir], source: str) -> Restoration:
     """What it means to go on from the copy at ``source``: a node or a path, as of ``_named``.
 
-    Raises InvalidRequest where it names no readable copy, or several.
+    Raises InvalidRequest where it names no readable copy, or copies of several nodes.
     """
     copies = _copies(dirs)
-    named = _named(copies, source)
-    listed = ", ".join(f"{short_key(entry.node or entry.node_id)}:{entry.path}" for entry in copies)
-    chosen = max(named, key=age_of, default=None)
+    named = _named(dirs, source)
+    chosen = max(_copies(named), key=age_of, default=None)
     if chosen is None or chosen.copy is None:
-        why = f"names no readable copy of the metadata; there are: {listed or 'none'}"
+        why = f"names no readable copy of the metadata; there are: {_places(copies) or 'none'}"
         raise InvalidRequest("--from", source, why)
-    if len({entry.node_id for entry in named}) > 1:
+    meant = _copies(named) + _unread(named)
+    if len({entry.node_id for entry in meant}) > 1:
+        listed = _places(meant)
         why = f"means copies on several nodes; name the node by more of its id, of these: {listed}"
         raise InvalidRequest("--from", source, why)
     if chosen.directory_id is None:
@@ -155,22 +161,33 @@ def restoration(dirs: Sequence[SurveyedDir], source: str) -> Restoration:
     )
 
 
-def _named(copies: Sequence[SurveyedDir], source: str) -> list[SurveyedDir]:
-    """The copies that a person means: those of a node, or at a path.
+def _named(dirs: Sequence[SurveyedDir], source: str) -> list[SurveyedDir]:
+    """The log dirs that a person means: those of a node, or at a path.
 
-    ``source``: a path, a node's label, or the beginning of a node's id.
+    ``source``: a path, a node's label, or a node's id, or at least ``SHORT_KEY_CHARS`` of it: fewer
+    can be the label of a node whose copy is lost, and the beginning of another one's id.
     """
-    exact = [entry for entry in copies if source in (entry.node, entry.node_id, entry.path)]
-    return exact or [
+    exact = [entry for entry in dirs if source in (entry.node, entry.node_id, entry.path)]
+    if exact or len(source) < SHORT_KEY_CHARS:
+        return exact
+    return [
         entry
-        for entry in copies
-        if source and (entry.node_id.startswith(source) or _begins_key(entry.node, source))
+        for entry in dirs
+        if entry.node_id.startswith(source) or _begins_key(entry.node, source)
     ]
 
 
 def _begins_key(key: str, source: str) -> bool:
     """Whether a node has no label, so that its key is an id, and that begins so."""
     return short_key(key) != key and key.startswith(source)
+
+
+def _places(entries: Iterable[SurveyedDir]) -> str:
+    """Where copies are, for people: ids are whole where their beginnings are the same."""
+    places = [(entry.node or entry.node_id, entry.path) for entry in entries]
+    alike = Counter(short_key(key) for key in {key for key, _ in places})
+    names = {key: short_key(key) if alike[short_key(key)] == 1 else key for key, _ in places}
+    return ", ".join(f"{names[key]}:{path}" for key, path in places)
 
 
 def _is_past(entry: SurveyedDir, chosen: SurveyedDir) -> bool:
@@ -195,7 +212,7 @@ def _lacking(entry: SurveyedDir, chosen: SurveyedDir) -> str:
 
 
 def _missed(chosen: SurveyedDir, dirs: Sequence[SurveyedDir]) -> list[str]:
-    unread = [entry for entry in dirs if entry.has_metadata and entry.copy is None]
+    unread = _unread(dirs)
     try:
         check_complete(chosen, _copies(dirs), unread)
     except MetadataIncomplete as error:

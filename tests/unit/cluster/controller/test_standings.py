@@ -113,20 +113,51 @@ def test_a_damaged_copy_may_have_more_where_nobody_says_who_is_in_sync() -> None
 ONE, OTHER = "5f1" + "0" * 53, "5f2" + "0" * 53
 
 
-@pytest.mark.parametrize("source", ["5f1", "5f100000", ONE, "/a"])
+@pytest.mark.parametrize("source", ["5f100000", "5f10000000", ONE, "/a"])
 def test_a_copy_is_named_by_the_beginning_of_its_nodes_id(source: str) -> None:
     one = replace(keeper("a", copy("xyz", 3)), node=ONE, node_id="7a" * 28)
     other = replace(keeper("b", copy("xy", 2)), node="disk-1", node_id=OTHER)
     assert restoration([one, other], source).source == one
-    assert restoration([one, other], "5f2").source == other
+    assert restoration([one, other], OTHER[:8]).source == other
     assert restoration([one, other], "disk-1").source == other
 
 
 def test_the_beginning_of_several_nodes_ids_is_refused_with_their_names() -> None:
-    one = replace(keeper("a", copy("xyz", 3)), node=ONE, node_id=ONE)
-    other = replace(keeper("b", copy("xy", 2)), node=OTHER, node_id=OTHER)
-    with pytest.raises(InvalidRequest, match=r"several nodes; .* 5f100000:/a, 5f200000:/b"):
-        restoration([one, other], "5f")
+    """Whole ids, where their beginnings are the same."""
+    first, second = "5f" * 27 + "a1", "5f" * 27 + "a2"
+    one = replace(keeper("a", copy("xyz", 3)), node=first, node_id=first)
+    other = replace(keeper("b", copy("xy", 2)), node=second, node_id=second)
+    with pytest.raises(InvalidRequest, match=rf"several nodes; .* {first}:/a, {second}:/b"):
+        restoration([one, other], "5f5f5f5f")
+    labelled = replace(other, node="disk-1")
+    with pytest.raises(InvalidRequest, match=r"several nodes; .* 5f5f5f5f:/a, disk-1:/b"):
+        restoration([one, labelled], "5f5f5f5f")
+
+
+def test_an_unreadable_copy_of_a_label_is_not_replaced_by_one_of_an_id_that_begins_so() -> None:
+    damaged = replace(keeper("b", None, "EIO"), node_id="77" * 28)
+    other = replace(keeper("c", copy("xyz")), node_id="b3" + "0" * 54)
+    with pytest.raises(InvalidRequest, match=r"'b' names no readable copy .* there are: c:/c"):
+        restoration([damaged, other], "b")
+    long = replace(damaged, node="b3000000")
+    with pytest.raises(InvalidRequest, match="names no readable copy"):
+        restoration([long, other], "b3000000")
+
+
+def test_less_than_the_short_id_names_no_node() -> None:
+    """Where the node of that label is away, nothing of it was looked at."""
+    other = replace(keeper("c", copy("xyz")), node=ONE, node_id=ONE)
+    with pytest.raises(InvalidRequest, match=r"names no readable copy .* there are: 5f100000:/c"):
+        restoration([other], "5f10000")
+
+
+def test_a_path_with_an_unreadable_copy_on_another_node_is_refused() -> None:
+    readable = keeper("a", copy("xyz"))
+    unreadable = replace(keeper("b", None, "EIO"), path="/a")
+    with pytest.raises(InvalidRequest, match=r"several nodes; .* a:/a, b:/a"):
+        restoration([readable, unreadable], "/a")
+    empty = SurveyedDir(node_id="ray-b", path="/a", node="b")
+    assert restoration([readable, empty], "/a").source == readable
 
 
 def test_a_label_is_not_taken_for_the_beginning_of_an_id() -> None:
