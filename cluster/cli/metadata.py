@@ -65,10 +65,11 @@ def status(
 
     The newest copy comes first. STATE: newest; behind (it lacks the last records); outdated (what
     it has more was never committed); apart (nobody can say which of the two counts); unreadable;
-    missed (it has every change, and its log dir is not there). HAS EVERY CHANGE: whether nothing
-    can be missing in it that a client was told is done; "not known": it has all that is in reach,
-    or cannot be read. NODE, or the path, is what `raylog metadata restore --from` takes. Reads the
-    log dirs of all nodes; no broker needs to run.
+    missed (it was in sync, and its log dir is not there). HAS EVERY CHANGE: whether nothing can be
+    missing in it that a client was told is done; "not known": it has all that is in reach, or
+    cannot be read, or is older than it was, as a backup is, or a newer copy is missing. NODE, or
+    the path, is what `raylog metadata restore --from` takes. Reads the log dirs of all nodes; no
+    broker needs to run.
     """
     from raylog.cluster.controller.spread import short_key
 
@@ -104,7 +105,7 @@ def _row(entry: "Standing") -> tuple[object, ...]:
 def _has_every_change(entry: "Standing") -> str:
     if entry.is_in_sync:
         return "yes"
-    return "no" if entry.behind > 0 else "not known"
+    return "no" if entry.is_in_sync is False and entry.behind > 0 else "not known"
 
 
 @app.command()

@@ -214,7 +214,7 @@ def choose(
         return Home(
             node_id=best.node_id,
             log_dir=best.path,
-            least_epoch=_least_epoch(own_first, best.copy.cluster_id if best.copy else ""),
+            least_epoch=least_epoch(own_first, best.copy.cluster_id if best.copy else ""),
             is_older_accepted=older_metadata,
         )
     if not new_cluster:
@@ -280,7 +280,7 @@ def check_complete(
     # The first Controller of a cluster begins before its log dir has an id.
     own_dirs = {best.copy.controller_dir} if best.copy.controller_dir else own
     replaced = [
-        entry for entry in copies if entry.directory_id in own_dirs and _is_older(entry, best)
+        entry for entry in copies if entry.directory_id in own_dirs and is_older(entry, best)
     ]
     if any(
         entry.directory_id in own and entry.is_last for entry in latest if entry not in replaced
@@ -294,7 +294,7 @@ def check_complete(
         raise MetadataIncomplete(f"{best}: {_described(best)}", listed, best.node or best.path)
 
 
-def _is_older(own: SurveyedDir, best: SurveyedDir) -> bool:
+def is_older(own: SurveyedDir, best: SurveyedDir) -> bool:
     """Whether an older state of the metadata lies where the last Controller had its own.
 
     What any copy has of this Controller, its own one had before.
@@ -326,7 +326,7 @@ def _check_newest(best: SurveyedDir, dirs: Iterable[SurveyedDir]) -> None:
         raise OlderMetadata(str(best), epoch, "; ".join(newer))
 
 
-def _least_epoch(dirs: Iterable[SurveyedDir], cluster_id: str) -> int:
+def least_epoch(dirs: Iterable[SurveyedDir], cluster_id: str) -> int:
     """The highest epoch that a log dir of the cluster has obeyed, or a copy has promised."""
     epochs = [
         max(entry.obeyed_epoch, entry.promised_epoch)
@@ -382,7 +382,7 @@ def _new_home(dirs: Sequence[SurveyedDir], own: str, new_id: str) -> Home:
         node_id=own,
         log_dir=first.path,
         new_cluster=cluster_id,
-        least_epoch=_least_epoch(dirs, cluster_id),
+        least_epoch=least_epoch(dirs, cluster_id),
     )
 
 

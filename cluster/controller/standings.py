@@ -5,7 +5,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from raylog.actors.errors import InvalidRequest, MetadataIncomplete, MetadataInDoubt
-from raylog.cluster.controller.copies import SurveyedDir, age_of, check_complete
+from raylog.cluster.controller.copies import (
+    SurveyedDir,
+    age_of,
+    check_complete,
+    is_older,
+    least_epoch,
+)
 from raylog.cluster.controller.spread import SHORT_KEY_CHARS, short_key
 from raylog.storage.state.controller_epoch import NO_EPOCH
 
@@ -15,15 +21,16 @@ class Standing:
     """A copy, or one that is missed. ``node``, ``path``: where; the path is empty where it is
     missed.
 
-    ``state``: in a word, for people. ``is_in_sync``: whether every committed record must be in it.
-    ``records``, ``behind``: how many it has, and how many of the newest copy's it lacks; -1 where
-    it cannot be read. ``epoch``: of its last Controller. ``problem``: why it cannot be read.
+    ``state``: in a word, for people. ``is_in_sync``: whether every committed record must be in it;
+    None where nobody can say. ``records``, ``behind``: how many it has, and how many of the newest
+    copy's it lacks; -1 where it cannot be read. ``epoch``: of its last Controller. ``problem``: why
+    it cannot be read.
     """
 
     node: str
     path: str
     state: str
-    is_in_sync: bool = False
+    is_in_sync: bool | None = False
     records: int = -1
     behind: int = -1
     epoch: int = NO_EPOCH
@@ -37,20 +44,21 @@ def standings(dirs: Sequence[SurveyedDir]) -> list[Standing]:
     unread = _unread(dirs)
     best = copies[0] if copies else None
     in_sync = _in_sync(copies, unread)
-    found = [_standing(entry, best, in_sync) for entry in copies]
+    must_have_all = None if best is not None and _is_outranked(best, dirs) else True
+    found = [_standing(entry, best, in_sync, must_have_all) for entry in copies]
     found += [
         Standing(
             node=entry.node or entry.node_id,
             path=entry.path,
             state="unreadable",
-            is_in_sync=entry.directory_id in in_sync,
+            is_in_sync=must_have_all if entry.directory_id in in_sync else False,
             problem=entry.problem,
         )
         for entry in unread
     ]
     known = {entry.directory_id for entry in (*copies, *unread)}
     found += [
-        Standing(node=node, path="", state="missed", is_in_sync=True)
+        Standing(node=node, path="", state="missed", is_in_sync=must_have_all)
         for directory, node in in_sync.items()
         if directory not in known
     ]
@@ -73,16 +81,35 @@ def _in_sync(copies: Sequence[SurveyedDir], unread: Sequence[SurveyedDir]) -> di
     return {best.directory_id: best.node or best.node_id}
 
 
-def _standing(entry: SurveyedDir, best: SurveyedDir | None, in_sync: dict[str, str]) -> Standing:
+def _is_outranked(best: SurveyedDir, dirs: Sequence[SurveyedDir]) -> bool:
+    """Whether a Controller may have begun after the newest copy that was found.
+
+    Who was in sync in its time is not known then: that copy can be a backup.
+    """
+    assert best.copy is not None
+    return least_epoch(dirs, best.copy.cluster_id) > best.copy.controller_epoch
+
+
+def _standing(
+    entry: SurveyedDir,
+    best: SurveyedDir | None,
+    in_sync: dict[str, str],
+    must_have_all: bool | None,
+) -> Standing:
+    """``must_have_all``: whether those in sync have every committed record; None: nobody knows."""
     assert entry.copy is not None
     assert best is not None
     assert best.copy is not None
+    is_in_sync: bool | None = entry.directory_id in in_sync
+    if is_in_sync:
+        # A backup may have been put in the place of the copy.
+        is_in_sync = None if is_older(entry, best) else must_have_all
     shared = entry.copy.common_end(best.copy)
     return Standing(
         node=entry.node or entry.node_id,
         path=entry.path,
         state=_state(entry, best),
-        is_in_sync=entry.directory_id in in_sync,
+        is_in_sync=is_in_sync,
         records=entry.copy.end,
         behind=best.copy.end - shared,
         epoch=entry.copy.controller_epoch,

@@ -143,6 +143,7 @@ def test_the_copies_are_shown_with_names_that_from_takes(rays: Rays) -> None:
         Standing(node="disk-2", path="/c", state="behind", behind=2),
         Standing(node="6f" * 28, path="/d", state="unreadable", problem="EIO"),
         Standing(node="7f" * 28, path="", state="missed", is_in_sync=True),
+        Standing(node="disk-3", path="/e", state="behind", is_in_sync=None, behind=9),
     ]
     done = run_here("metadata", "status", "--address", "local", "--log-dir", "/a")
     header, *rows = (line.split("\t") for line in done.lines())
@@ -153,5 +154,6 @@ def test_the_copies_are_shown_with_names_that_from_takes(rays: Rays) -> None:
         ("disk-2", "no"),
         ("6f6f6f6f", "not known"),
         ("7f7f7f7f", "yes"),
+        ("disk-3", "not known"),
     ]
     assert done.stderr == "/d of node 6f6f6f6f: EIO\n"

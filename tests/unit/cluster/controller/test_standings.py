@@ -1,5 +1,6 @@
 """How the copies of the metadata stand, and from which one a person lets a cluster go on."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -171,6 +172,33 @@ def test_the_only_copy_that_anybody_knows_of_has_every_change() -> None:
     alone = keeper("a", replace(copy("xyz", 3), in_sync=None, ruled_from=-1))
     assert [entry.is_in_sync for entry in standings([alone])] == [True]
     assert not by_node(alone, keeper("b", None, "EIO"))["a"].is_in_sync
+
+
+@pytest.mark.parametrize(
+    "knows",
+    [
+        lambda entry, epoch: replace(entry, obeyed_epoch=epoch),
+        lambda entry, epoch: replace(entry, promised_epoch=epoch),
+    ],
+    ids=["obeyed", "promised"],
+)
+def test_where_a_log_dir_knows_of_a_newer_controller_nobody_can_say_who_has_every_change(
+    knows: Callable[[SurveyedDir, int], SurveyedDir],
+) -> None:
+    """An old backup was put back, and what it says of who is in sync is old."""
+    alone = keeper("a", replace(copy("xyz", 3), in_sync=None, ruled_from=-1))
+    assert by_node(knows(alone, 3))["a"].is_in_sync
+    assert by_node(knows(alone, 4))["a"].is_in_sync is None
+    both = keeper("a", copy("xyz", 3, "abm")), knows(keeper("b", None, "EIO"), 4)
+    found = by_node(*both)
+    assert [found[node].is_in_sync for node in "abm"] == [None, None, None]
+    other = SurveyedDir(node_id="f", path="/f", node="f", cluster_id="other", obeyed_epoch=9)
+    assert by_node(alone, other)["a"].is_in_sync, "of another cluster"
+
+
+def test_a_backup_in_the_place_of_a_copy_in_sync_is_not_said_to_have_every_change() -> None:
+    found = by_node(keeper("a", copy("xyz", 9)), keeper("b", copy("x", 5)))
+    assert (found["a"].is_in_sync, found["b"].is_in_sync) == (True, None)
 
 
 def test_what_names_no_copy_or_several_is_refused_with_what_there_is() -> None:
