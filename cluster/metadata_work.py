@@ -29,7 +29,13 @@ from raylog.cluster.controller.standings import Restoration, Standing, restorati
 from raylog.cluster.controller.stub import find_controller
 from raylog.cluster.running import running_parts
 from raylog.storage.clock import SystemClock
-from raylog.storage.errors import CorruptCheckpoint, InvalidLogDir, LogMissing, RaylogError
+from raylog.storage.errors import (
+    CorruptCheckpoint,
+    InvalidConfig,
+    InvalidLogDir,
+    LogMissing,
+    RaylogError,
+)
 from raylog.storage.files import FileSystem, RealFileSystem
 from raylog.storage.log_dir import LOCK_FILE, METADATA_PARTITION
 from raylog.storage.names import STRAY_DIR_SUFFIX, TopicPartition, doomed_suffix, parse_folder
@@ -65,7 +71,7 @@ class MetadataWork:
         self._reach = RayReach(namespace, config, is_on_node=False, timeout_s=SURVEY_TIMEOUT_S)
 
     def status(self) -> list[Standing]:
-        """How every copy stands. Raises RequestTimedOut where a node does not answer."""
+        """How every copy stands. Raises as ``_survey`` does."""
         return standings(self._survey().dirs)
 
     def restore(self, source: str) -> Restoration:
@@ -154,13 +160,14 @@ class MetadataWork:
         return Stray(home=homes[0], name=name, topic_id=homes[0].strays[name])
 
     def _survey(self) -> Survey:
-        """Raises RequestTimedOut where a node does not answer, since it may have a copy.
+        """What all nodes have. A node that is not looked at may have a copy.
 
-        As ``check_looked_at``, too.
+        Raises RequestTimedOut where one does not answer, InvalidConfig where its RAYLOG_LOG_DIRS is
+        refused, and as ``check_looked_at``.
         """
         survey = self._reach.survey(tries_locks=False)
         for error in survey.errors.values():
-            if isinstance(error, RequestTimedOut | NotLeader):
+            if isinstance(error, RequestTimedOut | NotLeader | InvalidConfig):
                 raise error
         check_looked_at(self._must_look_at, survey.dirs)
         return survey

@@ -5,6 +5,7 @@ What a topic obeys, and how a value is parsed, is ``raylog.storage.config``.
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -278,6 +279,25 @@ def log_dirs_of_environment() -> tuple[str, ...]:
         return BrokerConfig.parse({"log.dirs": given}).log_dirs
     except InvalidConfig as error:
         raise InvalidConfig(LOG_DIRS_VARIABLE, given, error.why) from None
+
+
+@contextmanager
+def absolute_log_dirs_variable() -> Iterator[None]:
+    """Meanwhile the paths in this process's RAYLOG_LOG_DIRS are absolute.
+
+    For the start of a Ray, whose processes inherit it and run in other folders. Raises
+    InvalidConfig.
+    """
+    given = os.environ.get(LOG_DIRS_VARIABLE)
+    paths = absolute(log_dirs_of_environment())
+    if given is None or not paths:
+        yield
+        return
+    os.environ[LOG_DIRS_VARIABLE] = ",".join(paths)
+    try:
+        yield
+    finally:
+        os.environ[LOG_DIRS_VARIABLE] = given
 
 
 def node_log_dirs(config: BrokerConfig) -> tuple[str, ...]:

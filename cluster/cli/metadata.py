@@ -188,6 +188,7 @@ def metadata_work(
     """The work on the metadata in these log dirs; connects to Ray, or starts one for it."""
     quiet_ray()
     from raylog.actors.errors import BrokerNotFound
+    from raylog.actors.node.broker_config import absolute_log_dirs_variable
     from raylog.actors.runtime import clusters
     from raylog.cluster.controller.stub import find_controller
     from raylog.cluster.metadata_work import MetadataWork
@@ -196,7 +197,8 @@ def metadata_work(
         if log_dir:
             os.environ.pop("RAYLOG_LOG_DIRS", None)  # as in `raylog start`
         parsed = _config(log_dir, config, "")
-        clusters.join_or_start_ray(address)  # it ends with this process
+        with absolute_log_dirs_variable():
+            clusters.join_or_start_ray(address)  # it ends with this process
     else:
         try:
             clusters.join_ray_with(

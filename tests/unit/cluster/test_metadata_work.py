@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from raylog.actors.metadata_history import DIGEST_BYTES
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.names import Node
-from raylog.cluster.controller.copies import SurveyedDir, choose
+from raylog.cluster import metadata_work
+from raylog.cluster.controller.copies import Copy, SurveyedDir, choose
+from raylog.cluster.controller.home import Survey
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.rebuilding import rebuilt
 from raylog.cluster.controller.records import ControllerRecord, CopiesRecord, encode
@@ -15,7 +19,7 @@ from raylog.cluster.controller.standings import restoration
 from raylog.cluster.controller.surveying import Surveyor
 from raylog.cluster.metadata_work import folders_in, go_on_from, take_in, write_rebuilt
 from raylog.storage.clock import SystemClock
-from raylog.storage.errors import InvalidLogDir, LogLocked
+from raylog.storage.errors import InvalidConfig, InvalidLogDir, LogLocked
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import create_log
 from raylog.storage.state.controller_epoch import write_controller_epoch
@@ -115,3 +119,20 @@ def test_a_folder_that_was_set_aside_has_its_name_again_unless_the_log_dir_is_us
     create_log(FS, str(path / stray), random_id())
     with pytest.raises(InvalidLogDir):
         take_in(str(path), stray)
+
+
+class RefusingReach:
+    """A node whose RAYLOG_LOG_DIRS is refused, beside one that has a copy."""
+
+    def survey(self, *, tries_locks: bool, only_own: bool = False) -> Survey:
+        copy = Copy(cluster_id="cluster-1", controller_epoch=1, digests=b"x" * DIGEST_BYTES)
+        found = SurveyedDir(node_id="a", path="/a", node="a", has_metadata=True, copy=copy)
+        refused = InvalidConfig("RAYLOG_LOG_DIRS", "x", "must be absolute")
+        return Survey(own="a", dirs=(found,), errors={"b": refused})
+
+
+def test_a_node_whose_log_dirs_are_refused_may_have_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_work, "RayReach", lambda *_, **__: RefusingReach())
+    work = metadata_work.MetadataWork("ns", BrokerConfig.parse({"log.dirs": "/a"}))
+    with pytest.raises(InvalidConfig, match="RAYLOG_LOG_DIRS='x'"):
+        work.status()

@@ -1,5 +1,6 @@
 """``raylog metadata``: where it looks, what it shows, and how a copy is named."""
 
+import os
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,12 +23,14 @@ class Rays:
         self.log_dirs: tuple[str, ...] = ()
         self.standings: list[Standing] = []
         self.adopted: list[str] = []
+        self.inherited: str | None = None
 
     def join_with(self, has_broker: object, namespace: str, address: str | None) -> None:
         self.joined.append(address)
 
     def join_or_start(self, address: str | None) -> bool:
         self.joined.append(f"new {address}")
+        self.inherited = os.environ.get("RAYLOG_LOG_DIRS")
         return True
 
     def work(self, namespace: str, config: BrokerConfig, **_: object) -> "Rays":
@@ -120,6 +123,18 @@ def test_relative_log_dirs_count_from_the_users_folder(
     monkeypatch.chdir(tmp_path)
     run_here("metadata", "status", "--address", "local", "--log-dir", "logs")
     assert rays.log_dirs == (str(tmp_path / "logs"),)
+
+
+def test_relative_log_dirs_of_the_environment_count_from_the_users_folder_in_a_ray_of_its_own(
+    rays: Rays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its processes inherit the variable, and run elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAYLOG_LOG_DIRS", "logs, more")
+    run_here("metadata", "status", "--address", "local")
+    assert rays.log_dirs == (f"{tmp_path}/logs", f"{tmp_path}/more")
+    assert rays.inherited == f"{tmp_path}/logs,{tmp_path}/more"
+    assert os.environ["RAYLOG_LOG_DIRS"] == "logs, more"
 
 
 def test_folders_to_adopt_count_from_the_users_folder(
