@@ -7,6 +7,7 @@ as ``raylog.start`` and ``raylog.connect``.
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from raylog.actors.errors import (
@@ -17,9 +18,8 @@ from raylog.actors.errors import (
     OlderMetadata,
 )
 from raylog.actors.node.broker_config import (
-    LOG_DIRS_VARIABLE,
     BrokerConfig,
-    absolute,
+    absolute_log_dirs_variable,
     log_dirs_of_environment,
     names_log_dirs,
 )
@@ -30,6 +30,7 @@ from raylog.actors.runtime.clusters import (
     join_ray_with,
     leave_ray,
     own_address,
+    starts_ray,
 )
 from raylog.actors.runtime.handles import create, kill
 from raylog.actors.runtime.names import CONTROLLER, NAMESPACE
@@ -81,17 +82,15 @@ def start(
     )
     if log_dirs is not None:
         settings["log.dirs"] = [log_dirs] if isinstance(log_dirs, str) else list(log_dirs)
-    own_dirs = absolute(log_dirs_of_environment())
-    if own_dirs:
-        # A Ray that is started here inherits it, and its processes run in other folders.
-        os.environ[LOG_DIRS_VARIABLE] = ",".join(own_dirs)
-        if not names_log_dirs(settings):
-            settings["log.dirs"] = own_dirs
     if not names_log_dirs(settings):
-        raise InvalidConfig("log.dirs", None, "give at least one folder for partitions")
+        settings["log.dirs"] = list(log_dirs_of_environment())
+        if not settings["log.dirs"]:
+            raise InvalidConfig("log.dirs", None, "give at least one folder for partitions")
     settings["log.dirs"] = different(BrokerConfig.parse(settings).log_dirs)
     parsed = BrokerConfig.parse(settings)
-    owns_ray = join_or_start_ray(address, ray_options)
+    # A Ray that is started here inherits this process's variable; another has its own.
+    with absolute_log_dirs_variable() if starts_ray(address) else nullcontext():
+        owns_ray = join_or_start_ray(address, ray_options)
     try:
         if find_controller(namespace) is not None:
             raise BrokerRunning(namespace)

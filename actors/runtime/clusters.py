@@ -103,6 +103,12 @@ def own_address() -> str:
     return str(ray.get_runtime_context().gcs_address)
 
 
+def starts_ray(address: str | None) -> bool:
+    """Whether ``join_or_start_ray`` would start a Ray cluster on this machine."""
+    address = address or os.environ.get("RAY_ADDRESS")
+    return not is_connected() and (not address or address == LOCAL)
+
+
 def join_or_start_ray(address: str | None = None, options: Mapping[str, Any] | None = None) -> bool:
     """Connect this process to a Ray cluster; True if that started one on this machine.
 
@@ -112,8 +118,7 @@ def join_or_start_ray(address: str | None = None, options: Mapping[str, Any] | N
     """
     if is_connected():
         return False
-    address = address or os.environ.get("RAY_ADDRESS")
-    if address and address != LOCAL:
+    if not starts_ray(address):
         join_ray(address)
         return False
     settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", **(options or {})}

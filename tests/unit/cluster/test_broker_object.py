@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import ray
 
-from raylog.actors.errors import RayNotFound
+from raylog.actors.errors import BrokerRunning, RayNotFound, RayNotStarted
 from raylog.actors.runtime import clusters, nodes
 from raylog.actors.runtime.handles import find, running
 from raylog.cluster import broker as module
+from raylog.cluster import start as module_of_start
 from raylog.cluster.broker import Broker
 from raylog.cluster.start import start
 from raylog.storage.errors import DuplicateLogDir, InvalidConfig
@@ -119,15 +120,37 @@ def test_a_folder_that_is_listed_twice_is_refused_before_ray_is_started(
             start([str(tmp_path / "log"), f"{tmp_path}/{other}"])
 
 
-def test_relative_log_dirs_of_the_environment_are_below_the_working_directory(
+def test_relative_log_dirs_of_the_environment_are_below_the_working_directory_of_each_start(
     rays: Ray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    """Processes that Ray starts run elsewhere. The process's own variable stays as it was."""
+    inherited: list[str] = []
+
+    def start_ray(*_: object) -> bool:
+        inherited.append(os.environ["RAYLOG_LOG_DIRS"])
+        raise RayNotStarted("no room")
+
+    monkeypatch.setattr(module_of_start, "join_or_start_ray", start_ray)
     monkeypatch.setenv("RAYLOG_LOG_DIRS", "a, b")
-    with pytest.raises(DuplicateLogDir):
-        start(config={"log.dirs": ["x", "x"]})
-    found = os.environ["RAYLOG_LOG_DIRS"]
-    assert found == f"{tmp_path}/a,{tmp_path}/b", "processes that Ray starts run elsewhere"
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        monkeypatch.chdir(tmp_path / folder)
+        for given in (None, ["/x"]):
+            with pytest.raises(RayNotStarted):
+                start(given)
+            assert inherited.pop() == f"{tmp_path}/{folder}/a,{tmp_path}/{folder}/b"
+            assert os.environ["RAYLOG_LOG_DIRS"] == "a, b"
+
+
+def test_log_dirs_of_the_environment_do_not_count_where_a_ray_cluster_is_joined_with_others(
+    rays: Ray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAYLOG_LOG_DIRS", "a,,b")
+    monkeypatch.setattr(module_of_start, "find_controller", lambda namespace: "one")
+    with pytest.raises(BrokerRunning):
+        start(["/x"], address="there:1")
+    assert rays.joined == ["there:1"]
+    assert os.environ["RAYLOG_LOG_DIRS"] == "a,,b"
 
 
 def test_a_bad_list_of_log_dirs_in_the_environment_is_refused_by_its_name(
@@ -136,6 +159,8 @@ def test_a_bad_list_of_log_dirs_in_the_environment_is_refused_by_its_name(
     monkeypatch.setenv("RAYLOG_LOG_DIRS", "a,,b")
     with pytest.raises(InvalidConfig, match="config RAYLOG_LOG_DIRS='a,,b': must be a list of"):
         start()
+    with pytest.raises(InvalidConfig, match="config RAYLOG_LOG_DIRS"):
+        start(["/x"])  # the Ray of its own would refuse it
 
 
 # -- where there is no connection to Ray -----------------------------------------------------------
