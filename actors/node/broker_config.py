@@ -26,6 +26,7 @@ from raylog.storage.config import (
 from raylog.storage.errors import InvalidConfig
 from raylog.storage.limits import MAX_INT, MAX_LONG
 from raylog.storage.state.producers import ProducerExpiration
+from raylog.storage.state.properties import META_PROPERTIES
 from raylog.storage.wire import message
 
 MAX_DOUBLE = 1.7976931348623157e308
@@ -311,9 +312,18 @@ def node_log_dirs(config: BrokerConfig) -> tuple[str, ...]:
         raise NoLogDirs("log.dirs is not set; set log.dirs, or RAYLOG_LOG_DIRS on this node")
     for path in paths:
         if not os.path.isabs(path):
-            why = (
-                "must be absolute paths on a node of Ray; set it so, and run `ray stop` and `ray "
-                "start` on this node again"
-            )
-            raise InvalidConfig(LOG_DIRS_VARIABLE, path, why)
+            raise InvalidConfig(LOG_DIRS_VARIABLE, path, _why_not_relative(path))
     return paths
+
+
+def _why_not_relative(path: str) -> str:
+    """What to do, so that records of an earlier raylog, which took it, are not left behind."""
+    whole = os.path.abspath(path)
+    must = "must be absolute paths on a node of Ray"
+    again = "run `ray stop` and `ray start` on this node again"
+    if os.path.exists(os.path.join(whole, META_PROPERTIES)):
+        return (
+            f"{must}; its data are in {whole}: set that path, or move them to the one that you "
+            f"set, and {again}"
+        )
+    return f"{must}; here it means {whole}, where no log dir is: set absolute ones, and {again}"

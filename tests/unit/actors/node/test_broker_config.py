@@ -1,5 +1,6 @@
 """A broker's keys: defaults, what they set for topics, what they refuse."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,6 +126,21 @@ def test_a_node_refuses_relative_log_dirs(monkeypatch: pytest.MonkeyPatch) -> No
     """Ray's processes run in folders of their own."""
     monkeypatch.setenv("RAYLOG_LOG_DIRS", "/a,data")
     with pytest.raises(InvalidConfig, match="config RAYLOG_LOG_DIRS='data': must be absolute"):
+        node_log_dirs(BrokerConfig.parse({}))
+
+
+def test_the_refusal_of_a_relative_log_dir_names_the_data_that_lie_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier raylog took the path. A new one, as advised, must not begin an empty cluster."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAYLOG_LOG_DIRS", "data")
+    with pytest.raises(InvalidConfig, match=f"here it means {tmp_path}/data, where no log dir is"):
+        node_log_dirs(BrokerConfig.parse({}))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").touch()
+    there = f"its data are in {tmp_path}/data: set that path, or move them to the one that you set"
+    with pytest.raises(InvalidConfig, match=there):
         node_log_dirs(BrokerConfig.parse({}))
 
 
