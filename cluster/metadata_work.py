@@ -6,12 +6,14 @@ Controller serves. What counts is decided elsewhere: ``controller/standings.py``
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from raylog.actors.errors import BrokerRunning, InvalidRequest, NotLeader, RequestTimedOut
 from raylog.actors.node.broker_config import BrokerConfig, node_log_dirs
 from raylog.actors.node.metadata_copy import values_of
+from raylog.actors.partition.locking import lock_patiently
 from raylog.actors.runtime.calls import gather
 from raylog.actors.runtime.names import Node
 from raylog.actors.runtime.nodes import alive_nodes, own_node
@@ -72,20 +74,22 @@ class MetadataWork:
 
     def status(self) -> list[Standing]:
         """How every copy stands. Raises as ``_survey`` does."""
-        return standings(self._survey().dirs)
+        return standings(self._survey(only_reads=True).dirs)
 
     def restore(self, source: str) -> Restoration:
         """Have the cluster go on from the copy at ``source``: a node's key or Ray id, or a path.
 
         Does nothing where it would do so by itself. Raises InvalidRequest as ``restoration`` does,
-        and where a Controller serves; RequestTimedOut where a node does not answer.
+        and where a Controller serves; LogLocked where another broker uses the log dir;
+        RequestTimedOut where a node does not answer.
         """
         self._check_not_served()
         found = restoration(self._survey().dirs, source)
         if found.is_needed:
+            takes_lock = not self._reach.has_managers()
             self._reach.release(found.source.node_id)
             key = found.source.node or found.source.node_id
-            arguments = (found.source.path, found.epoch, key)
+            arguments = (found.source.path, found.epoch, key, (), takes_lock)
             self._run(go_on_from, found.source.node_id, arguments, "restoring the metadata")
             for entry in found.parted:
                 self._reach.set_aside(entry)
@@ -95,7 +99,8 @@ class MetadataWork:
         """Make the metadata anew from the folders in all log dirs.
 
         Raises InvalidRequest as ``rebuilt`` does, where a Controller serves, and where there is
-        metadata that can be read; RequestTimedOut where a node does not answer.
+        metadata that can be read; LogLocked where another broker uses the log dir; RequestTimedOut
+        where a node does not answer.
         """
         self._check_not_served()
         readable = [entry for entry in self._survey().dirs if entry.copy and entry.copy.end]
@@ -103,13 +108,11 @@ class MetadataWork:
             why = "can be read: start the broker, or look at `raylog metadata status`"
             raise InvalidRequest("the metadata in", str(readable[0]), why)
         made = rebuilt(self._folders(), own_node().node_id, make_missing=make_missing)
+        takes_lock = not self._reach.has_managers()
         self._reach.release(made.target.node_id)
-        self._run(
-            write_rebuilt,
-            made.target.node_id,
-            (made.target.path, [encode(record) for record in made.records]),
-            "rebuilding the metadata",
-        )
+        values = [encode(record) for record in made.records]
+        arguments = (made.target.path, values, takes_lock)
+        self._run(write_rebuilt, made.target.node_id, arguments, "rebuilding the metadata")
         return made
 
     def adopt(self, folders: Sequence[str]) -> list[TopicPartition]:
@@ -159,7 +162,7 @@ class MetadataWork:
             raise InvalidRequest("the folder", path, f"{why}; give the whole path of one folder")
         return Stray(home=homes[0], name=name, topic_id=homes[0].strays[name])
 
-    def _survey(self) -> Survey:
+    def _survey(self, *, only_reads: bool = False) -> Survey:
         """What all nodes have. A node that is not looked at may have a copy.
 
         Raises RequestTimedOut where one does not answer, InvalidConfig where its RAYLOG_LOG_DIRS is
@@ -169,7 +172,7 @@ class MetadataWork:
         for error in survey.errors.values():
             if isinstance(error, RequestTimedOut | NotLeader | InvalidConfig):
                 raise error
-        check_looked_at(self._must_look_at, survey.dirs)
+        check_looked_at(self._must_look_at, survey.dirs, only_reads=only_reads)
         return survey
 
     def _check_not_served(self) -> None:
@@ -199,10 +202,13 @@ class MetadataWork:
         calls[node].get(WORK_TIMEOUT_S)
 
 
-def check_looked_at(log_dirs: Sequence[str], dirs: Sequence[SurveyedDir]) -> None:
+def check_looked_at(
+    log_dirs: Sequence[str], dirs: Sequence[SurveyedDir], *, only_reads: bool = False
+) -> None:
     """Raise InvalidRequest for a log dir that no node of the Ray cluster looks at.
 
     A node whose Ray was started with RAYLOG_LOG_DIRS looks at those, as its broker does.
+    ``only_reads``: nothing is changed, so a part of the log dirs of a cluster may be looked at.
     """
     paths = {os.path.normpath(entry.path) for entry in dirs}
     for log_dir in log_dirs:
@@ -210,7 +216,12 @@ def check_looked_at(log_dirs: Sequence[str], dirs: Sequence[SurveyedDir]) -> Non
             why = (
                 "is on no node of this Ray cluster, which was started with RAYLOG_LOG_DIRS and has "
                 f"{', '.join(sorted(paths))}; leave --log-dir out to look at these, or give "
+            )
+            # A Ray of its own would see one machine's log dirs, also those that a broker uses.
+            why += (
                 f"--address local to look at {log_dir} on this machine"
+                if only_reads
+                else f"the --address of the Ray cluster that {log_dir} is of"
             )
             raise InvalidRequest("--log-dir", log_dir, why)
 
@@ -218,12 +229,43 @@ def check_looked_at(log_dirs: Sequence[str], dirs: Sequence[SurveyedDir]) -> Non
 # -- on the nodes ----------------------------------------------------------------------------------
 
 
-def go_on_from(log_dir: str, epoch: int, node: str, values: Sequence[bytes] = ()) -> None:
+@contextmanager
+def _unused(fs: FileSystem, log_dir: str, *, takes_lock: bool) -> Iterator[None]:
+    """Meanwhile no other process uses the log dir. Raises LogLocked where one does.
+
+    ``takes_lock``: not where a LogManager of this Ray may hold it, which leaves the copy alone.
+    """
+    if not takes_lock:
+        yield
+        return
+    lock = lock_patiently(lambda: fs.lock(os.path.join(log_dir, LOCK_FILE)))
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def go_on_from(
+    log_dir: str,
+    epoch: int,
+    node: str,
+    values: Sequence[bytes] = (),
+    takes_lock: bool = True,
+) -> None:
     """Begin a Controller's epoch in the metadata of a log dir, which is the only copy from then on.
 
-    ``values``: records that follow. Raises LogLocked where a Controller writes it, StorageError.
+    ``values``: records that follow. ``takes_lock``: as of ``_unused``. Raises LogLocked where a
+    Controller writes it, or a process uses the log dir; StorageError.
     """
-    log = MetadataLog(RealFileSystem(), SystemClock(), log_dir)
+    fs = RealFileSystem()
+    with _unused(fs, log_dir, takes_lock=takes_lock):
+        _begin_epoch(fs, log_dir, epoch, node, values)
+
+
+def _begin_epoch(
+    fs: FileSystem, log_dir: str, epoch: int, node: str, values: Sequence[bytes]
+) -> None:
+    log = MetadataLog(fs, SystemClock(), log_dir)
     try:
         log.append(
             [
@@ -257,12 +299,17 @@ def take_in(log_dir: str, name: str) -> None:
         lock.release()
 
 
-def write_rebuilt(log_dir: str, records: Sequence[bytes]) -> None:
-    """Make these records the metadata in a log dir; what is there is set aside."""
+def write_rebuilt(log_dir: str, records: Sequence[bytes], takes_lock: bool = True) -> None:
+    """Make these records the metadata in a log dir; what is there is set aside.
+
+    ``takes_lock``: as of ``_unused``. Raises LogLocked where a process uses the log dir, or what is
+    there; StorageError.
+    """
     fs, clock = RealFileSystem(), SystemClock()
     now_ms = clock.now_ms()
     rows: Sequence[Any] = [(now_ms, None, record, ()) for record in records]
-    put_copy(fs, clock, log_dir, [bytes(encode_records(rows))], is_outdated=False)
+    with _unused(fs, log_dir, takes_lock=takes_lock):
+        put_copy(fs, clock, log_dir, [bytes(encode_records(rows))], is_outdated=False)
 
 
 def look_at_folders(node: Node, config: BrokerConfig) -> list[FoundDir]:

@@ -121,6 +121,28 @@ def test_a_folder_that_was_set_aside_has_its_name_again_unless_the_log_dir_is_us
         take_in(str(path), stray)
 
 
+def test_metadata_in_a_log_dir_that_a_broker_uses_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of another Ray. LogManagers of this one have the lock, and leave the copy alone."""
+    monkeypatch.setattr(metadata_work, "lock_patiently", lambda take: take())
+    path = tmp_path / "a"
+    directory_id = member(path)
+    record = encode(ControllerRecord(epoch=1, node="a", directory=directory_id))
+    lock = FS.lock(str(path / ".lock"))
+    with pytest.raises(LogLocked):
+        write_rebuilt(str(path), [record])
+    assert not (path / METADATA).exists()
+    write_rebuilt(str(path), [record], takes_lock=False)
+    with pytest.raises(LogLocked):
+        go_on_from(str(path), 2, "a")
+    go_on_from(str(path), 3, "a", takes_lock=False)
+    lock.release()
+    go_on_from(str(path), 4, "a")
+    FS.lock(str(path / ".lock")).release()
+    assert [entry.copy.controller_epoch for entry in survey(path) if entry.copy] == [4]
+
+
 class RefusingReach:
     """A node whose RAYLOG_LOG_DIRS is refused, beside one that has a copy."""
 

@@ -98,15 +98,25 @@ def looked_at(node: str, *paths: str) -> list[SurveyedDir]:
     return [SurveyedDir(node_id=node, path=path, node=node) for path in paths]
 
 
-def test_log_dirs_that_no_node_looks_at_are_refused() -> None:
-    """The nodes' Ray was started with log dirs of their own: those are looked at."""
+@pytest.mark.parametrize(
+    ("only_reads", "advice"),
+    [
+        (True, "--address local to look at /mnt/a on this machine"),
+        (False, "the --address of the Ray cluster that /mnt/a is of"),
+    ],
+)
+def test_log_dirs_that_no_node_looks_at_are_refused(only_reads: bool, advice: str) -> None:
+    """The nodes' Ray was started with log dirs of their own: those are looked at.
+
+    A Ray of its own would change a cluster without having seen its other machines.
+    """
     dirs = [*looked_at("one", "/mnt/x"), *looked_at("5f" * 28, "/mnt/x", "/mnt/y")]
     with pytest.raises(InvalidRequest) as raised:
-        metadata_work.check_looked_at(["/mnt/a"], dirs)
+        metadata_work.check_looked_at(["/mnt/a"], dirs, only_reads=only_reads)
     assert str(raised.value) == (
         "--log-dir='/mnt/a' is on no node of this Ray cluster, which was started with "
-        "RAYLOG_LOG_DIRS and has /mnt/x, /mnt/y; leave --log-dir out to look at these, or give "
-        "--address local to look at /mnt/a on this machine"
+        f"RAYLOG_LOG_DIRS and has /mnt/x, /mnt/y; leave --log-dir out to look at these, or give "
+        f"{advice}"
     )
 
 
