@@ -24,7 +24,7 @@ from raylog.cluster.controller.describe import (
 )
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import NodeState as WantedState
-from raylog.cluster.controller.spread import NODE_ID_CHARS, short_key
+from raylog.cluster.controller.spread import NODE_ID_CHARS, SHORT_KEY_CHARS, short_key
 from raylog.storage.errors import RaylogError
 from raylog.storage.wire import message
 
@@ -235,10 +235,13 @@ def key_of(snapshot: Snapshot, name: str, *, is_start: bool = False) -> str | No
 
     ``name``: its label, or Ray's id of it, or the beginning of that. ``is_start``: the node is to
     be used again. Where its order alone kept it known, the first start has ended that; a start that
-    is repeated finds it among all nodes that ever took part.
+    is repeated finds it among all nodes that ever took part, by its label or at least
+    ``SHORT_KEY_CHARS`` of its id: fewer, mistyped, fit one of many dead nodes.
     """
     key = _key_in(keys_of(snapshot), snapshot, name)
     if key is None and is_start:
+        if len(name) < SHORT_KEY_CHARS:
+            return name if name in snapshot.desired.nodes else None
         return _key_in({*keys_of(snapshot), *snapshot.desired.nodes}, snapshot, name)
     return key
 

@@ -133,6 +133,7 @@ def test_a_node_that_is_away_is_meant_by_its_whole_label_or_the_beginning_of_its
     assert key_of(unlabelled, "abab") == ID
 
 
+OLD = "e1" * 28
 GONE = NodeRecord(key="gone", kafka_id=1, port=0)
 
 
@@ -148,6 +149,13 @@ def test_a_node_that_is_gone_and_has_nothing_recorded_to_it_is_no_node() -> None
     view = with_gone()
     assert key_of(view, "gone") is None
     assert keys_of(view) == {"disk"}
+
+
+def test_a_start_that_is_repeated_names_a_node_that_is_gone_by_its_label_or_short_id() -> None:
+    """A few letters, mistyped, would fit one of all the nodes that ever took part."""
+    view = with_gone(NodeRecord(key=OLD, kafka_id=2, port=0))
+    for name, meant in {"gone": "gone", OLD: OLD, OLD[:8]: OLD, OLD[:7]: None, "e": None}.items():
+        assert key_of(view, name, is_start=True) == meant, name
 
 
 @pytest.mark.parametrize(
