@@ -25,8 +25,9 @@ questions that do not wait for each other, and the request goes to it as soon as
 
 A Controller that hangs (its process is stopped, its machine is stuck) loses no call and answers
 none. A request may take days, so its own time says nothing. So while it is under way the Controller
-is asked a question now and then; one that has answered nothing for ``patience_s`` is given up, with
-RequestTimedOut: the request may take effect later.
+is asked a question now and then; one that leaves questions unanswered for ``patience_s`` is given
+up, with RequestTimedOut: the request may take effect later. The time between two questions does not
+count: this process may have been suspended in it.
 """
 
 import threading
@@ -108,7 +109,8 @@ class Commanding(Generic[Answer]):
         self._ends_at = deadlines.now() + timeout_s
         self._lock = threading.Lock()  # of what follows; held for moments
         self._asked_at = 0.0
-        self._heard_at = 0.0  # of the Controller, while a request is under way
+        # When the oldest question since the last answer was asked, while a request is under way.
+        self._silent_since: float | None = None
         self._away_since: float | None = None
         self._search = 0  # the number of the present one; another one when it has ended
         self._may_be_done = False
@@ -135,21 +137,26 @@ class Commanding(Generic[Answer]):
         )
         asked.add_done_callback(self._answered)
         if left_s > self._patience_s:  # else its own time ends it
-            self._heard_at = self._asked_at
+            self._silent_since = None
             self._listen(asked)
 
     # -- while it is under way ---------------------------------------------------------------------
 
     def _listen(self, asked: "Future[Answer]") -> None:
         """After a pause, ask whether the Controller still answers; give up what it does not."""
-        silent_at = self._heard_at + self._patience_s
-        pause_s = min(LISTEN_INTERVAL_S, silent_at - self._deadlines.now())
+        pause_s = LISTEN_INTERVAL_S
+        since = self._silent_since
+        if since is not None:
+            pause_s = min(pause_s, since + self._patience_s - self._deadlines.now())
         self._deadlines.call_later(max(pause_s, 0.0), partial(self._ask_if_there, asked))
 
     def _ask_if_there(self, asked: "Future[Answer]") -> None:
         if asked.done():
             return
-        if self._deadlines.now() >= self._heard_at + self._patience_s:
+        now, since = self._deadlines.now(), self._silent_since
+        if since is None:
+            self._silent_since = now
+        elif now >= since + self._patience_s:
             fail(asked, self._timed_out())
             return
         question = self._ask_controller(
@@ -160,7 +167,7 @@ class Commanding(Generic[Answer]):
 
     def _heard(self, done: "Future[str]") -> None:
         if not isinstance(done.exception(), ActorAway | RequestTimedOut):
-            self._heard_at = self._deadlines.now()
+            self._silent_since = None
 
     def _timed_out(self) -> RequestTimedOut:
         error = ReadTimedOut if self._command.is_read else RequestTimedOut

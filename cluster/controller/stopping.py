@@ -17,18 +17,20 @@ logger = logging.getLogger(__name__)
 # How long a Controller that is being started again is waited for.
 LOOKUP_TIMEOUT_S = 30.0
 RETRY_INTERVAL_S = 0.1
-# How long a Controller may answer nothing while it stops the broker, and how often it is asked.
+# How long a Controller that stops the broker may leave questions unanswered, and how often it is
+# asked.
 PATIENCE_S = 60.0
 LISTEN_INTERVAL_S = 10.0
 
 
-def stop_controller(namespace: str) -> bool:
+def stop_controller(namespace: str, *, ends_ray: bool = False) -> bool:
     """Have the Controller stop the broker, and end it; without one, stop the nodes from here.
 
     Returns whether all was in order. Ray has forgotten the Controller then, so that the next start
-    finds none.
+    finds none. ``ends_ray``: Ray ends after this, and all logs with it, also those that are not
+    closed. So a Controller that hangs is waited for as long as one that works.
     """
-    is_clean = _shut_down(namespace)
+    is_clean = _shut_down(namespace, ends_ray=ends_ray)
     kill(CONTROLLER, namespace)
     deadline = time.monotonic() + CALL_TIMEOUT_S
     while find_controller(namespace) is not None and time.monotonic() < deadline:
@@ -36,14 +38,14 @@ def stop_controller(namespace: str) -> bool:
     return is_clean
 
 
-def _shut_down(namespace: str) -> bool:
+def _shut_down(namespace: str, *, ends_ray: bool) -> bool:
     deadline = time.monotonic() + LOOKUP_TIMEOUT_S
     while True:
         try:
             controller = find_controller(namespace)
             if controller is None:
                 break
-            return _answer(controller, controller.shutdown())
+            return _answer(controller, controller.shutdown(), ends_ray=ends_ray)
         except NotLeader as error:
             if time.monotonic() > deadline:
                 logger.warning("the Controller cannot be reached; stopping without it: %s", error)
@@ -52,25 +54,46 @@ def _shut_down(namespace: str) -> bool:
     return stop_nodes(namespace)
 
 
-def _answer(controller: ControllerStub, ending: Call[bool]) -> bool:
+def _answer(controller: ControllerStub, ending: Call[bool], *, ends_ray: bool) -> bool:
     """What the Controller says of the end. RequestTimedOut where it hangs, or takes too long.
 
     It may take long, so it is asked in between whether it is there. Nothing is stopped without a
     Controller that hangs: it would go on with its work when it wakes.
     """
-    began_s = heard_s = time.monotonic()
-    question: Call[str] | None = None
+    began_s = time.monotonic()
+    questions: list[Call[str]] = []  # that are not answered
+    silent_since_s: float | None = None  # the oldest question since the last answer
+    is_told = False
     while True:
         if answered([ending], LISTEN_INTERVAL_S):
             return ending.get()
         now_s = time.monotonic()
-        if question is not None and question.is_answered():
-            heard_s = now_s
-        for since_s, timeout_s in ((heard_s, PATIENCE_S), (began_s, OPEN_TIMEOUT_S)):
-            if now_s - since_s >= timeout_s:
-                raise RequestTimedOut("stopping the broker", round(timeout_s * 1000))
+        left = [question for question in questions if not question.is_answered()]
+        if len(left) < len(questions):
+            silent_since_s, is_told = None, False
+        questions = left
+        is_silent = silent_since_s is not None and now_s - silent_since_s >= PATIENCE_S
+        if is_silent and not ends_ray:
+            raise RequestTimedOut("stopping the broker", round(PATIENCE_S * 1000))
+        if now_s - began_s >= OPEN_TIMEOUT_S:
+            raise RequestTimedOut("stopping the broker", round(OPEN_TIMEOUT_S * 1000))
+        if is_silent and not is_told:
+            _tell_silence(OPEN_TIMEOUT_S - (now_s - began_s))
+            is_told = True
+        if silent_since_s is None:
+            silent_since_s = now_s
         question = controller.cluster_id()
         question.ignore()  # what it is answered
+        questions.append(question)
+
+
+def _tell_silence(left_s: float) -> None:
+    logger.warning(
+        "the Controller has not answered for %d s; waiting for it for up to %d s more, since the "
+        "logs would not be closed in order without it",
+        PATIENCE_S,
+        left_s,
+    )
 
 
 def stop_nodes(namespace: str, timeout_s: float = OPEN_TIMEOUT_S) -> bool:

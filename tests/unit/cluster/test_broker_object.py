@@ -72,8 +72,8 @@ def stopped(monkeypatch: pytest.MonkeyPatch, rays: Ray) -> list[str]:
     rays.connected_to = "here:1"
     names: list[str] = []
 
-    def stop(namespace: str) -> bool:
-        names.append(namespace)
+    def stop(namespace: str, *, ends_ray: bool) -> bool:
+        names.append(f"{namespace}, and Ray" if ends_ray else namespace)
         return True
 
     monkeypatch.setattr(module, "stop_controller", stop)
@@ -106,6 +106,15 @@ def test_a_broker_that_was_stopped_is_not_stopped_again(stopped: list[str]) -> N
     with Broker("ns", "here:1", is_starter=True) as broker:
         broker.stop()
     assert stopped == ["ns"]
+
+
+def test_a_stop_that_ends_ray_says_so(stopped: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No log is closed in order after it."""
+    left: list[bool] = []
+    monkeypatch.setattr(module, "leave_ray", lambda: left.append(True))
+    broker = Broker("ns", "here:1", is_starter=True, owns_ray=True)
+    broker.stop()
+    assert (stopped, left) == (["ns, and Ray"], [True])
 
 
 # -- what is refused before anything is started ----------------------------------------------------

@@ -87,29 +87,43 @@ def test_where_nothing_runs_a_stop_is_in_order(actors: Actors) -> None:
 
 
 class Ending:
-    """A Controller that answers questions until a time, and ends at another."""
+    """A Controller that answers questions until a time, each after ``lag_s``; it ends at another.
+
+    ``stands_still``: (when, for how long) nothing runs here.
+    """
 
     def __init__(
-        self, patch: pytest.MonkeyPatch, answers_until_s: float, ends_at_s: float = float("inf")
+        self,
+        patch: pytest.MonkeyPatch,
+        answers_until_s: float,
+        ends_at_s: float = float("inf"),
+        *,
+        lag_s: float = 0.0,
+        stands_still: tuple[float, float] | None = None,
     ) -> None:
         self.now_s = 0.0
         self.answers_until_s, self.ends_at_s = answers_until_s, ends_at_s
+        self.lag_s, self.stands_still = lag_s, stands_still
         patch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now_s))
         patch.setattr(module, "answered", self._wait)
 
     def _wait(self, calls: list[Any], timeout_s: float) -> list[Any]:
+        if self.stands_still is not None and self.now_s >= self.stands_still[0]:
+            timeout_s, self.stands_still = self.stands_still[1], None
         is_ended = self.ends_at_s <= self.now_s + timeout_s
         self.now_s = self.ends_at_s if is_ended else self.now_s + timeout_s
         return calls if is_ended else []
 
-    def end(self) -> bool:
+    def end(self, *, ends_ray: bool = False) -> bool:
         stub: Any = SimpleNamespace(cluster_id=self._question)
         ending: Any = SimpleNamespace(get=lambda: True)
-        return module._answer(stub, ending)
+        return module._answer(stub, ending, ends_ray=ends_ray)
 
     def _question(self) -> Any:
-        is_answered = self.now_s < self.answers_until_s
-        return SimpleNamespace(is_answered=lambda: is_answered, ignore=lambda: None)
+        answered_at_s = self.now_s + self.lag_s
+        if self.now_s >= self.answers_until_s:
+            answered_at_s = float("inf")
+        return SimpleNamespace(is_answered=lambda: self.now_s >= answered_at_s, ignore=lambda: None)
 
 
 def test_a_controller_that_answers_may_take_minutes_to_stop(
@@ -118,10 +132,44 @@ def test_a_controller_that_answers_may_take_minutes_to_stop(
     assert Ending(monkeypatch, answers_until_s=500, ends_at_s=500).end()
 
 
+@pytest.mark.parametrize("lag_s", [12, 35])
+def test_a_controller_that_answers_each_question_late_is_there(
+    monkeypatch: pytest.MonkeyPatch, lag_s: float
+) -> None:
+    assert Ending(monkeypatch, answers_until_s=500, ends_at_s=500, lag_s=lag_s).end()
+
+
+@pytest.mark.parametrize("since_s", [0, 20])
+def test_time_in_which_nothing_runs_here_is_no_silence(
+    monkeypatch: pytest.MonkeyPatch, since_s: float
+) -> None:
+    """The command was suspended, or the machine."""
+    ending = Ending(monkeypatch, 500, ends_at_s=200, stands_still=(since_s, 90))
+    assert ending.end()
+
+
 def test_a_controller_that_hangs_while_it_stops_is_given_up_after_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ending = Ending(monkeypatch, answers_until_s=0)
     with pytest.raises(RequestTimedOut, match="stopping the broker: no answer within 60000 ms"):
         ending.end()
-    assert ending.now_s == 60
+    assert ending.now_s == 70, "the first question is asked at 10 s"
+
+
+def test_before_ray_ends_a_controller_that_hangs_is_waited_for_and_that_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All logs end with Ray, closed or not."""
+    assert Ending(monkeypatch, answers_until_s=0, ends_at_s=300).end(ends_ray=True)
+    (told,) = caplog.messages
+    assert "not answered for 60 s; waiting for it for up to 530 s more" in told
+
+
+def test_before_ray_ends_it_is_waited_for_no_longer_than_for_one_that_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ending = Ending(monkeypatch, answers_until_s=0)
+    with pytest.raises(RequestTimedOut, match="stopping the broker: no answer within 600000 ms"):
+        ending.end(ends_ray=True)
+    assert ending.now_s == 600
