@@ -335,6 +335,18 @@ class BufferExhausted(RequestTimedOut):
     )
 
 
+class NotSentInTime(RequestTimedOut):
+    """Records waited in a producer until their time was up. They were never sent.
+
+    Kafka's TimeoutException of a batch that expires in the accumulator.
+    """
+
+    template = (
+        "{what}: not sent within delivery.timeout.ms={timeout_ms}; nothing was written. Check "
+        "`raylog health`, then send again"
+    )
+
+
 class NoProducerId(RequestTimedOut):
     """An idempotent producer got no id in time, and was not made. ``why``: the last reason."""
 

@@ -336,7 +336,7 @@ class Sending:
         self.acknowledged = 0
         self.refused: list[tuple[int, BaseException]] = []
         self.unknown: list[tuple[int, BaseException]] = []  # they may have been written
-        self.unsent: list[tuple[int, BaseException]] = []  # the command ended before their turn
+        self.unsent: list[tuple[int, BaseException]] = []  # their turn never came
         self.is_closed = False
         self.pending: deque[tuple[int, SentRecord]] = deque()
         self._is_first_shown = True
@@ -400,11 +400,15 @@ class Sending:
 
     def _failed(self, receipt: "SentRecord") -> list[tuple[int, BaseException]]:
         """Where a line belongs that was not acknowledged."""
+        from raylog.actors.errors import NotSentInTime
+
         outcome = receipt.delivery.outcome(receipt.index)
         assert outcome is not None
         if not outcome.is_fate_known:
             return self.unknown
-        return self.unsent if self.is_closed else self.refused
+        if self.is_closed or isinstance(outcome.error, NotSentInTime):
+            return self.unsent
+        return self.refused
 
     def _show(self, lines: list[bytes]) -> None:
         if self._is_first_shown:
@@ -461,13 +465,22 @@ def _tell(sending: Sending) -> None:
             f"look at the end of the topic (`raylog consume {sending.topic} --last 10 --exit`) "
             "before you send again"
         )
-    if sending.unsent:
-        lines = sorted(number for number, _ in sending.unsent)
-        note(f"error: {runs(lines)}: not sent, since the command ended before")
+    _tell_unsent(sending.unsent)
     if sending.has_lost_reader:
         note("stopped: nobody reads the offsets any more")
     count = sending.acknowledged
     note(f"{count} record{'' if count == 1 else 's'} acknowledged")
+
+
+def _tell_unsent(entries: list[tuple[int, BaseException]]) -> None:
+    from raylog.actors.errors import NotSentInTime
+
+    late = sorted(line for line, why in entries if isinstance(why, NotSentInTime))
+    if late:
+        note(f"error: {runs(late)}: not sent within delivery.timeout.ms; send again")
+    left = sorted(line for line, why in entries if not isinstance(why, NotSentInTime))
+    if left:
+        note(f"error: {runs(left)}: not sent, since the command ended before")
 
 
 def _tell_refused(entries: list[tuple[int, BaseException]]) -> None:

@@ -28,6 +28,7 @@ from raylog.actors.errors import (
     InvalidRequest,
     NoProducerId,
     NotLeader,
+    NotSentInTime,
     ProduceFailed,
     RequestTimedOut,
     UnknownTopicId,
@@ -539,7 +540,8 @@ class Sender:
         batch, answer = end.batch, end.answer
         error = end.error
         if answer is None and error is None:
-            error = RequestTimedOut(sending.name, self._config.delivery_timeout_ms)
+            timed_out = NotSentInTime if end.is_fate_known else RequestTimedOut
+            error = timed_out(sending.name, self._config.delivery_timeout_ms)
         outcome = Outcome(
             first=batch.first,
             count=batch.count,

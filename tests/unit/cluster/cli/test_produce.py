@@ -156,6 +156,25 @@ def test_lines_that_were_not_sent_when_the_command_ended_are_told_apart(
     assert unsent == "error: lines 2-3: not sent, since the command ended before"
 
 
+def test_lines_whose_turn_did_not_come_in_time_were_not_sent(
+    connection: FakeConnection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    connection.faults.extend(["hangs"] * 5)
+    now_s = 1000.0
+    producer = Producer(connection, clock=lambda: now_s, linger_ms=0, delivery_timeout_ms=60_000)
+    sending = Sending(producer, "t", Row(None), is_shown=False)
+    with Interrupts() as interrupts:
+        sending.send(1, b"one", Row)
+        wait_for(lambda: bool(connection.held), 10, "the first line is on its way")
+        sending.send(2, b"two", Row)
+        sending.send(3, b"three", Row)
+        now_s += 60
+        produce._finish(sending, interrupts)
+    unknown, unsent, _ = capsys.readouterr().err.splitlines()
+    assert unknown.startswith("error: line 1: no answer came")
+    assert unsent == "error: lines 2-3: not sent within delivery.timeout.ms; send again"
+
+
 def test_options_say_what_holds_for_all_records(
     sending: Sending, connection: FakeConnection
 ) -> None:

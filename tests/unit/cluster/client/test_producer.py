@@ -29,6 +29,7 @@ from raylog.actors.errors import (
     InvalidRequest,
     NoProducerId,
     NotLeader,
+    NotSentInTime,
     ProduceFailed,
     RecordTooLargeToSend,
     RequestTimedOut,
@@ -822,6 +823,22 @@ def test_rows_behind_a_call_that_hangs_are_not_lost_with_it(lab: Lab) -> None:
     lab.advance(TIMEOUT_S / 2)
     assert isinstance(cause_of(hung), RequestTimedOut)
     assert behind.result(0).offset == 0
+
+
+def test_records_whose_turn_did_not_come_in_time_are_known_to_be_unwritten(lab: Lab) -> None:
+    """Kafka's TimeoutException of a batch that expires in the accumulator."""
+    lab.connection.faults.append("hangs")
+    producer = lab.producer()
+    hung = producer.send("t", b"hung", partition=0)
+    lab.pump()
+    behind = producer.send("t", b"behind", partition=0)
+    lab.advance(TIMEOUT_S)
+    assert type(cause_of(hung)) is RequestTimedOut
+    cause = cause_of(behind)
+    assert isinstance(cause, NotSentInTime)
+    assert "t-0: not sent within delivery.timeout.ms=60000; nothing was written" in str(cause)
+    lab.run()
+    assert lab.connection.values() == []
 
 
 def test_the_records_of_a_batch_share_the_time_of_its_first_one(lab: Lab) -> None:
