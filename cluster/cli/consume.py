@@ -17,6 +17,7 @@ from raylog.cluster.cli.places import Offset, Place, place_of
 from raylog.storage.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
+    from raylog.cluster.cli.silence import Watched
     from raylog.cluster.client.connection import Connection
     from raylog.cluster.client.consumer import Consumer, ConsumerRecord
     from raylog.cluster.client.consumer.places import Places
@@ -111,18 +112,23 @@ def consume(
     pattern = _pattern(topics)
     connection = connected(address, namespace).connection()
     is_bounded = wanted.end is not None
-    with Interrupts() as interrupts, _consumer(connection, is_bounded=is_bounded) as consumer:
+    with (
+        Interrupts() as interrupts,
+        _consumer(connection, is_bounded=is_bounded) as (consumer, asked),
+    ):
         try:
             with interrupts.welcome():
                 _assign(consumer, pattern or topics, partition, wanted)
-            _print_all(consumer, line, interrupts, count, is_bounded=is_bounded)
+            _print_all(consumer, line, interrupts, count, is_bounded=is_bounded, asked=asked)
         except KeyboardInterrupt:
             raise typer.Exit(interrupts.exit_status) from None
 
 
 @contextmanager
-def _consumer(connection: "Connection", *, is_bounded: bool) -> "Iterator[Consumer]":
-    """A consumer during which silent partitions are named.
+def _consumer(
+    connection: "Connection", *, is_bounded: bool
+) -> "Iterator[tuple[Consumer, Watched]]":
+    """A consumer during which silent partitions are named, and what it asks.
 
     ``is_bounded``: raises ReadTimedOut of the first that is silent for too long, whatever it is
     asked meanwhile.
@@ -137,7 +143,7 @@ def _consumer(connection: "Connection", *, is_bounded: bool) -> "Iterator[Consum
         watch = Watch(asked, note, consumer.wakeup if is_bounded else None)
         with watching(watch):
             try:
-                yield consumer
+                yield consumer, asked
             except ConsumerWokenUp:
                 silent = named(watch.given_up()) or "a partition"
                 raise ReadTimedOut(silent, round(GIVE_UP_AFTER_S * 1000)) from None
@@ -271,14 +277,17 @@ def _print_all(
     left: int | None,
     *,
     is_bounded: bool,
+    asked: "Watched",
 ) -> None:
     out = sys.stdout.buffer
     while left != 0 and not (is_bounded and consumer.is_at_end) and not _reader_left():
         with interrupts.welcome():
             records = _poll(consumer, left, is_bounded)
-        # no signal in between: whole lines, and none twice
-        out.write(b"".join(map(line, records)))
-        out.flush()
+        asked.keep([str(partition) for partition in consumer.assignment])
+        with asked.resting():  # the reader of a pipe may be slow
+            # no signal in between: whole lines, and none twice
+            out.write(b"".join(map(line, records)))
+            out.flush()
         left = None if left is None else left - len(records)
 
 

@@ -10,13 +10,17 @@ and their repetitions::
                         watching(): a thread that looks, tells, and gives up
 
 A partition that restarts (NotLeader) is as silent as one that hangs.
+
+While the command writes to a slow pipe (``Watched.resting``) it asks nobody again. That time counts
+only for who has a request under way.
 """
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from raylog.actors.errors import NotLeader, RequestTimedOut
@@ -32,6 +36,26 @@ LOOK_INTERVAL_S: Final = 0.5
 CONTROLLER: Final = "the Controller"
 
 
+@dataclass(slots=True)
+class Owed:
+    """An answer that somebody owes, over all requests for it.
+
+    ``unasked_since``: nobody asks for it since then; None: somebody does, or will by itself.
+    """
+
+    since: float
+    requests: int = 0
+    unasked_since: float | None = None
+
+    def is_asked(self, now: float) -> None:
+        if self.unasked_since is not None:
+            self.since += now - self.unasked_since
+            self.unasked_since = None
+
+    def silent_s(self, now: float) -> float:
+        return (now if self.unasked_since is None else self.unasked_since) - self.since
+
+
 class Watched:
     """A connection for reading, and who has not answered on it. Safe for threads."""
 
@@ -41,13 +65,40 @@ class Watched:
         self._connection, self._clock = connection, clock
         self.namespace = getattr(connection, "namespace", None)
         self._lock = threading.Lock()  # held for moments
-        self._silent_since: dict[str, float] = {}
+        self._owed: dict[str, Owed] = {}
+        self._is_resting = False
 
     def silent(self, seconds: float) -> list[str]:
         """Who has owed an answer for so long, sorted."""
-        latest = self._clock() - seconds
+        now = self._clock()
         with self._lock:
-            return sorted(who for who, since in self._silent_since.items() if since <= latest)
+            return sorted(who for who, owed in self._owed.items() if owed.silent_s(now) >= seconds)
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """The command does something else in here, and repeats no request."""
+        with self._lock:
+            self._is_resting = True
+            for owed in self._owed.values():
+                self._rest(owed)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._is_resting = False
+                for owed in self._owed.values():
+                    owed.is_asked(self._clock())
+
+    def _rest(self, owed: Owed) -> None:
+        """Nobody asks again. The caller holds the lock."""
+        if self._is_resting and owed.requests == 0 and owed.unasked_since is None:
+            owed.unasked_since = self._clock()
+
+    def keep(self, partitions: Collection[str]) -> None:
+        """Nobody wants an answer of other partitions any more."""
+        with self._lock:
+            for who in self._owed.keys() - {CONTROLLER, *partitions}:
+                del self._owed[who]
 
     def metadata(self, topic: str, *, timeout_s: float) -> "Future[Any]":
         """See ``connection.Connection``, here and below."""
@@ -68,16 +119,22 @@ class Watched:
         self._connection.forget(topic, partition)
 
     def _watch(self, who: str, asked: "Future[Any]") -> "Future[Any]":
+        now = self._clock()
         with self._lock:
-            self._silent_since.setdefault(who, self._clock())
-        asked.add_done_callback(lambda done: self._ended(who, done))
+            owed = self._owed.setdefault(who, Owed(now))
+            owed.is_asked(now)
+            owed.requests += 1
+        asked.add_done_callback(lambda done: self._ended(who, owed, done))
         return asked
 
-    def _ended(self, who: str, done: "Future[Any]") -> None:
-        if not done.cancelled() and isinstance(done.exception(), NotLeader | RequestTimedOut):
-            return  # it is asked again, and owes the answer still
+    def _ended(self, who: str, owed: Owed, done: "Future[Any]") -> None:
+        is_lost = not done.cancelled() and isinstance(done.exception(), NotLeader | RequestTimedOut)
         with self._lock:
-            self._silent_since.pop(who, None)
+            owed.requests -= 1
+            if is_lost:  # it is asked again, and owes the answer still
+                self._rest(owed)
+            else:
+                self._owed.pop(who, None)
 
 
 class Watch:

@@ -11,12 +11,14 @@ from raylog.cluster.cli.consume import Range
 from raylog.cluster.cli.interrupts import Interrupts
 from raylog.cluster.cli.lines import template
 from raylog.cluster.cli.places import Offset
+from raylog.cluster.cli.silence import watched
 from raylog.cluster.client.consumer import Consumer
 from raylog.storage.errors import OffsetOutOfRange
 from raylog.storage.testing.logs import batch
 from tests.harness.consuming import FakeConnection, Served
 
 LINE = template("%t-%p:%o\\n", b"")
+UNWATCHED = watched(FakeConnection())  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -56,7 +58,9 @@ def printed(
         Range(start, end, last),
     )
     with Interrupts() as interrupts:
-        consume._print_all(consumer, LINE, interrupts, count, is_bounded=end is not None)
+        consume._print_all(
+            consumer, LINE, interrupts, count, is_bounded=end is not None, asked=UNWATCHED
+        )
     return sorted(capfdbinary.readouterr().out.decode().split())
 
 
@@ -171,4 +175,4 @@ def test_while_a_partition_is_away_only_a_reader_without_an_end_waits(
         told = capfdbinary.readouterr().err
     assert told.startswith(b"waiting: u-0 cannot be reached: it is away")
     with pytest.raises(NotLeader), Interrupts() as interrupts:
-        consume._print_all(consumer, LINE, interrupts, None, is_bounded=True)
+        consume._print_all(consumer, LINE, interrupts, None, is_bounded=True, asked=UNWATCHED)

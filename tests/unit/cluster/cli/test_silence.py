@@ -25,6 +25,7 @@ class Reading:
         for number in hanging:
             self.connection.topics["t"][number].hangs = True
         watched = Watched(self.connection, lambda: self.connection.now_s)  # type: ignore[arg-type]
+        self.watched = watched
         self.consumer = Consumer(
             watched,  # type: ignore[arg-type]
             auto_offset_reset="none",
@@ -89,6 +90,42 @@ def test_a_reader_with_an_end_gives_up_after_one_deadline() -> None:
         reading.read(MUST_END_S)
     assert GIVE_UP_AFTER_S <= reading.passed_s < GIVE_UP_AFTER_S + 2
     assert reading.watch.given_up() == ["t-1"]
+
+
+def away_once(reading: Reading) -> None:
+    """t-1 has refused a fetch, and serves again."""
+    served = reading.connection.topics["t"][1]
+    served.fault = NotLeader("t-1", "it restarts")
+    consume._poll(reading.consumer, 1, is_bounded=True)
+    served.fault = None
+
+
+def test_while_the_reader_of_a_pipe_is_slow_nobody_is_silent_who_is_not_asked() -> None:
+    reading = Reading(is_bounded=True)
+    away_once(reading)
+    with reading.watched.resting():
+        reading.connection.now_s += GIVE_UP_AFTER_S + 10
+        reading.watch.look()
+    reading.watch.look()
+    assert (reading.told, reading.watch.given_up()) == ([], [])
+
+
+def test_who_has_a_request_under_way_is_silent_also_while_the_pipe_is_slow() -> None:
+    reading = Reading(hanging=[1])
+    reading.read(1)
+    with reading.watched.resting():
+        reading.connection.now_s += TOLD_AFTER_S
+        reading.connection.tick()  # t-0 has waited for records
+        reading.watch.look()
+    assert reading.told[0].startswith("waiting: t-1 does not answer")
+
+
+def test_a_partition_that_is_not_wanted_any_more_is_not_silent() -> None:
+    reading = Reading(hanging=[0, 1])
+    reading.read(1)
+    reading.watched.keep(["t-0"])
+    reading.read(TOLD_AFTER_S)
+    assert reading.told[0].startswith("waiting: t-0 does not answer")
 
 
 def test_a_controller_that_does_not_answer_is_named() -> None:
