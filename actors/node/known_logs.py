@@ -37,7 +37,10 @@ class KnownLogs:
 
     def get(self, partition: TopicPartition) -> LogActorStub | None:
         """The partition's actor; None where there is none. Raises as ``find``."""
-        log = self._logs.get(partition) or self._find(partition)
+        known = self._logs.get(partition)
+        if known is not None:
+            return known
+        log = self._find(partition)
         if log is not None:
             self._logs[partition] = log
         return log

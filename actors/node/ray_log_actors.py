@@ -37,18 +37,23 @@ class RayLogActors:
         self._known.let_go(spec.partition)
 
     def says(self, partition: TopicPartition, timeout_s: float = SAYS_TIMEOUT_S) -> LogSays | None:
+        try:
+            says = self._says(partition, timeout_s)
+        except ActorAway:
+            if self._is_free(partition):
+                return None
+            # The one that was known may be dead, and another in its place, also of another node.
+            says = self._says(partition, timeout_s)
+        if says is not None:
+            self._let_go_elsewhere(partition, says)
+        return says
+
+    def _says(self, partition: TopicPartition, timeout_s: float) -> LogSays | None:
         log = self._known.get(partition)
         if log is None:
             return None
-        try:
-            with self._known.kept_if_answered(partition):
-                says = log.says().get(timeout_s)
-        except ActorAway:
-            if not self._is_free(partition):
-                raise
-            return None
-        self._let_go_elsewhere(partition, says)
-        return says
+        with self._known.kept_if_answered(partition):
+            return log.says().get(timeout_s)
 
     def says_all(
         self, partitions: Collection[TopicPartition], timeout_s: float = SAYS_TIMEOUT_S

@@ -86,15 +86,16 @@ def test_a_name_that_nobody_has_is_not_remembered(names: Names, actors: RayLogAc
 
 
 @pytest.mark.parametrize("error", [DIED, RESTARTS])
-def test_after_an_error_of_ray_the_next_question_is_to_who_has_the_name_then(
+def test_after_an_error_of_ray_it_is_asked_once_more_who_has_the_name_then(
     names: Names, actors: RayLogActors, error: Exception
 ) -> None:
     names.handles[NAME] = first = Handle(says("a"))
     actors.says(ORDERS)
     first.ending, names.handles[NAME] = error, Handle(says("b"))
+    assert actors.says(ORDERS) == says("b")
+    names.handles[NAME].ending = error
     with pytest.raises(ActorAway):
         actors.says(ORDERS)
-    assert actors.says(ORDERS) == says("b")
 
 
 def test_after_silence_too_it_is_looked_up_again(names: Names, actors: RayLogActors) -> None:
@@ -159,3 +160,14 @@ def test_an_actor_of_another_node_is_not_kept(names: Names, actors: RayLogActors
         actors.says_all([ORDERS])
         actors.says(ORDERS)
     assert names.lookups == 4
+
+
+def test_an_actor_that_took_the_name_of_a_dead_one_answers(
+    names: Names, actors: RayLogActors
+) -> None:
+    """Else who wants to end the dead one ends the other, which may be another node's."""
+    names.handles[NAME] = Handle(says("a"))
+    assert actors.says(ORDERS) == says("a")
+    names.handles[NAME].ending = DIED
+    names.handles[NAME] = Handle(says("b", ELSEWHERE))
+    assert actors.says(ORDERS) == says("b", ELSEWHERE)
