@@ -2,8 +2,9 @@
 
 What a node cannot take while it serves it gets by a new LogManager: it is ordered to stop, closes
 its logs in order, and is started again with the config of now. One node at a time: while any node
-is away, does not answer, or has come back and does not serve all of its partitions, nobody is
-stopped. Nothing of this is remembered: a new Controller sees the same in the nodes' reports.
+is away, does not answer, or does not serve all of its partitions, no other one is stopped. So one
+that does not serve is replaced first. Nothing of this is remembered: a new Controller sees the same
+in the nodes' reports.
 
 A node of another release may have other keys, and another digest for the same config: it is not
 replaced, since its next LogManager would say the same again. Its upgrade makes it one.
@@ -78,27 +79,39 @@ def roll(desired: Desired, observed: Mapping[str, Observed], now_ms: int, wanted
     for key in old:
         if running[key].ending_ms is not None:
             return Roll(node=key, waits_for=f"node {short_key(key)} is closing its logs")
-    for key in sorted({*running, *desired.nodes}):
-        why = _why_not_well(key, desired, observed, now_ms, wanted)
+    keys = sorted({*running, *desired.nodes})
+    for key in keys:
+        why = _why_not_there(key, desired, observed, now_ms)
         if why:
             return Roll(waits_for=why)
-    return Roll(node=old[0])
+    unserved = {key: why for key in keys if (why := _why_not_served(key, desired, observed))}
+    node = next((key for key in old if key in unserved), old[0])
+    for key, why in unserved.items():
+        if key != node:
+            return Roll(waits_for=why)
+    return Roll(node=node)
 
 
-def _why_not_well(
-    key: str, desired: Desired, observed: Mapping[str, Observed], now_ms: int, wanted: Digests
+def _why_not_there(
+    key: str, desired: Desired, observed: Mapping[str, Observed], now_ms: int
 ) -> str:
-    """Why no other node may be stopped now; empty where this one is no reason."""
+    """Why no node may be stopped now; empty where this one is no reason."""
+    seen, name = observed.get(key), short_key(key)
     if desired.is_stopped(key):
         return ""
-    seen, name = observed.get(key), short_key(key)
     if seen is None:
         return f"node {name} is away" if desired.logs_at(key) else ""
     if seen.report is None:
         return f"node {name} has not come back"
     if seen.is_suspect(now_ms) or not seen.obeys(desired.controller_epoch):
         return f"node {name} does not answer"
-    if is_old_by_start(seen, wanted):
+    return ""
+
+
+def _why_not_served(key: str, desired: Desired, observed: Mapping[str, Observed]) -> str:
+    """Why no other node may be stopped now; empty where this one is no reason."""
+    seen, name = observed.get(key), short_key(key)
+    if seen is None or desired.is_stopped(key):
         return ""
     for log in desired.logs_at(key):
         record = desired.partitions[log]

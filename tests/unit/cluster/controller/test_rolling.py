@@ -95,6 +95,21 @@ def test_nobody_is_replaced_before_the_last_one_serves_all_of_its_partitions() -
     )
 
 
+def test_no_other_node_is_stopped_while_an_old_one_does_not_serve() -> None:
+    opening = replace(SERVED, state="opening")
+    nodes = {"a": node("a"), "b": node("b", OLD, opening)}
+    assert roll(desired(), nodes, 0, NEW) == Roll(node="b")
+
+
+def test_of_two_old_nodes_that_do_not_serve_neither_is_stopped() -> None:
+    log = replace(LOG, partition=TopicPartition("t", 1))
+    made = desired()
+    made.apply(DirRecord(directory_id="a1", node="a", path="/a1", state="online"))
+    made.apply(PartitionRecord(log=log, state="online", directory="a1", kafka_id=1))
+    nodes = {"a": node("a"), "b": node("b")}
+    assert roll(made, nodes, 0, NEW) == Roll(waits_for="partition t-0 of node b does not serve")
+
+
 def test_a_node_that_an_operator_has_stopped_holds_nobody_up() -> None:
     stopped = desired(NodeRecord(key="b", kafka_id=1, port=0, state="stopped"))
     assert roll(stopped, {"a": node("a"), "b": Observed(heard_ms=0)}, 0, NEW) == Roll(node="a")
