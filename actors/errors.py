@@ -6,7 +6,7 @@ Errors of a log or a disk are in ``raylog.storage.errors``. Users import all of 
 
 from typing import Any, ClassVar
 
-from raylog.storage.errors import LogMissing, RaylogError, RecordTooLarge
+from raylog.storage.errors import CorruptRecord, LogMissing, RaylogError, RecordTooLarge
 
 
 class UnknownTopicOrPartition(RaylogError):
@@ -635,6 +635,25 @@ class MetadataUnreadable(LogMissing):
         "{path}: {why}; repair its disk, or restore this folder from a copy, then start the broker "
         "again. Do not remove the folder: it may be mended. Without a copy: docs/OPERATIONS.md, "
         "Damaged metadata"
+    )
+
+
+class NewerRecord(CorruptRecord):
+    """A record of the metadata is of a kind or version that only a newer raylog knows."""
+
+    template = "{where}: {why}; install that raylog"
+
+
+class NewerMetadata(RaylogError):
+    """A newer raylog wrote the cluster's metadata, which is whole. Nothing was changed."""
+
+    code, error_name = 35, "UNSUPPORTED_VERSION"
+    fields = ("found", "why")
+    found: str
+    why: str
+    template = (
+        "the metadata in {found} is of a newer raylog ({why}); install that one, and use its "
+        "commands. Do not repair, restore or rebuild the metadata: it is not damaged"
     )
 
 

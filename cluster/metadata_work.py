@@ -19,7 +19,7 @@ from raylog.actors.runtime.names import Node
 from raylog.actors.runtime.nodes import alive_nodes, own_node
 from raylog.actors.runtime.tasks import run_on_nodes
 from raylog.cluster.controller.adopting import Stray, adopted
-from raylog.cluster.controller.copies import SurveyedDir, choose, found_at
+from raylog.cluster.controller.copies import SurveyedDir, check_not_newer, choose, found_at
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.home import Survey
 from raylog.cluster.controller.metadata_log import MetadataLog
@@ -79,8 +79,8 @@ class MetadataWork:
     def restore(self, source: str) -> Restoration:
         """Have the cluster go on from the copy at ``source``: a node's key or Ray id, or a path.
 
-        Does nothing where it would do so by itself. Raises InvalidRequest as ``restoration`` does,
-        and where a Controller serves; LogLocked where another broker uses the log dir;
+        Does nothing where it would do so by itself. Raises as ``restoration`` does; InvalidRequest
+        also where a Controller serves; LogLocked where another broker uses the log dir;
         RequestTimedOut where a node does not answer.
         """
         self._check_not_served()
@@ -99,14 +99,11 @@ class MetadataWork:
         """Make the metadata anew from the folders in all log dirs.
 
         Raises InvalidRequest as ``rebuilt`` does, where a Controller serves, and where there is
-        metadata that can be read; LogLocked where another broker uses the log dir; RequestTimedOut
-        where a node does not answer.
+        metadata that can be read; NewerMetadata; LogLocked where another broker uses the log dir;
+        RequestTimedOut where a node does not answer.
         """
         self._check_not_served()
-        readable = [entry for entry in self._survey().dirs if entry.copy and entry.copy.end]
-        if readable:
-            why = "can be read: start the broker, or look at `raylog metadata status`"
-            raise InvalidRequest("the metadata in", str(readable[0]), why)
+        check_lost(self._survey().dirs)
         made = rebuilt(self._folders(), own_node().node_id, make_missing=make_missing)
         takes_lock = not self._reach.has_managers()
         self._reach.release(made.target.node_id)
@@ -200,6 +197,15 @@ class MetadataWork:
         node = Node(node_id)
         calls: Any = run_on_nodes(function, {node: arguments}, what)
         calls[node].get(WORK_TIMEOUT_S)
+
+
+def check_lost(dirs: Sequence[SurveyedDir]) -> None:
+    """Raise InvalidRequest where metadata can be read, NewerMetadata where a newer raylog can."""
+    check_not_newer(dirs)
+    readable = [entry for entry in dirs if entry.copy and entry.copy.end]
+    if readable:
+        why = "can be read: start the broker, or look at `raylog metadata status`"
+        raise InvalidRequest("the metadata in", str(readable[0]), why)
 
 
 def check_looked_at(

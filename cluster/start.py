@@ -73,9 +73,9 @@ def start(
     What it does not know is set aside.
 
     Raises InvalidConfig, InvalidLogDir, LogLocked, MetadataMissing, MetadataUnreadable,
-    MetadataInDoubt, MetadataIncomplete, OlderMetadata, InconsistentClusterId, SeveralClusters,
-    BrokerRunning, RayNotFound, RayNotStarted, TokenNotMade, DuplicateLogDir; nothing is left
-    running then.
+    MetadataInDoubt, MetadataIncomplete, OlderMetadata, NewerMetadata, InconsistentClusterId,
+    SeveralClusters, BrokerRunning, RayNotFound, RayNotStarted, TokenNotMade, DuplicateLogDir;
+    nothing is left running then.
     """
     settings = (
         read_config_file(config) if isinstance(config, str | os.PathLike) else dict(config or {})

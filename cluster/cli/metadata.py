@@ -65,11 +65,11 @@ def status(
 
     The newest copy comes first. STATE: newest; behind (it lacks the last records); outdated (what
     it has more was never committed); apart (nobody can say which of the two counts); unreadable;
-    missed (it was in sync, and its log dir is not there). HAS EVERY CHANGE: whether nothing can be
-    missing in it that a client was told is done; "not known": it has all that is in reach, or
-    cannot be read, or is older than it was, as a backup is, or a newer copy is missing. NODE, or
-    the path, is what `raylog metadata restore --from` takes. Reads the log dirs of all nodes; no
-    broker needs to run.
+    of a newer raylog (only that one can read it); missed (it was in sync, and its log dir is not
+    there). HAS EVERY CHANGE: whether nothing can be missing in it that a client was told is done;
+    "not known": it has all that is in reach, or cannot be read, or is older than it was, as a
+    backup is, or a newer copy is missing. NODE, or the path, is what `raylog metadata restore
+    --from` takes. Reads the log dirs of all nodes; no broker needs to run.
     """
     from raylog.cluster.controller.spread import short_key
 

@@ -37,7 +37,8 @@ missing. Only ``older_metadata``, an explicit word of a person, lets the cluster
 A new cluster begins by itself only where nothing speaks of an older one. Everything else is a
 doubt: a log dir with a cluster's id and the metadata nowhere, a disk that cannot be read. Then only
 ``new_cluster``, an explicit word of a person, lets one begin. In log dirs that another process has
-locked none begins at all: the metadata is where that one has it.
+locked none begins at all: the metadata is where that one has it. Metadata of a newer raylog, which
+this one cannot read, lets no cluster begin or go on, whatever a person says.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,6 +49,7 @@ from raylog.actors.errors import (
     MetadataInDoubt,
     MetadataMissing,
     MetadataUnreadable,
+    NewerMetadata,
     OlderMetadata,
     SeveralClusters,
 )
@@ -129,7 +131,8 @@ class SurveyedDir:
 
     ``cluster_id``, ``directory_id``: as its ``meta.properties`` has them. ``has_metadata``: whether
     there is a folder of the metadata, readable or not. ``problem``: why the dir or the metadata
-    could not be read; empty where it could. ``obeyed_epoch``: the highest of a Controller that it
+    could not be read; empty where it could. ``is_of_newer``: the metadata is whole, and only a
+    newer raylog knows its records. ``obeyed_epoch``: the highest of a Controller that it
     has obeyed; -1 for none, and where that cannot be read. ``is_locked``: whether another process
     uses it; False where nobody has tried.
 
@@ -148,6 +151,7 @@ class SurveyedDir:
     has_metadata: bool = False
     copy: Copy | None = None
     problem: str = ""
+    is_of_newer: bool = False
     obeyed_epoch: int = NO_EPOCH
     is_locked: bool = False
     promised_epoch: int = NO_EPOCH
@@ -196,12 +200,13 @@ def choose(
     one may begin where there is any doubt. ``older_metadata``: whether the newest copy counts where
     there was a newer one.
 
-    Raises SeveralClusters; MetadataInDoubt where copies have gone on apart, or one of several
-    cannot be read; MetadataIncomplete; OlderMetadata. Where no copy was found: MetadataUnreadable;
-    LogLocked where another process uses a log dir; MetadataMissing where there may be some that
-    nobody has found.
+    Raises NewerMetadata; SeveralClusters; MetadataInDoubt where copies have gone on apart, or one
+    of several cannot be read; MetadataIncomplete; OlderMetadata. Where no copy was found:
+    MetadataUnreadable; LogLocked where another process uses a log dir; MetadataMissing where there
+    may be some that nobody has found.
     """
     own_first = sorted(dirs, key=lambda entry: entry.node_id != own)
+    check_not_newer(own_first)
     # Without a record it is what a first start has left that was cut off.
     copies = [entry for entry in own_first if entry.copy is not None and entry.copy.end > 0]
     unread = [entry for entry in own_first if entry.has_metadata and entry.copy is None]
@@ -229,6 +234,16 @@ def found_at(home: Home, dirs: Iterable[SurveyedDir]) -> SurveyedDir:
     """What was found where the metadata is."""
     place = home.node_id, home.log_dir
     return next(entry for entry in dirs if (entry.node_id, entry.path) == place)
+
+
+def check_not_newer(dirs: Iterable[SurveyedDir]) -> None:
+    """Raise NewerMetadata where there is metadata that only a newer raylog can read.
+
+    That one counts, whatever older copies there are.
+    """
+    for entry in dirs:
+        if entry.is_of_newer:
+            raise NewerMetadata(str(entry), entry.problem)
 
 
 def _check_one_cluster(copies: Iterable[SurveyedDir]) -> None:

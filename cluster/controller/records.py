@@ -37,6 +37,7 @@ from typing import Any, Literal
 import msgpack
 
 from raylog.actors.control import LogId
+from raylog.actors.errors import NewerRecord
 from raylog.actors.levels import LEVELS, Levels
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.config_digests import config_of, values_of
@@ -332,7 +333,7 @@ def _log_fields(log: LogId) -> dict[str, Any]:
 
 
 def decode(value: bytes, levels: Levels = LEVELS) -> Record:
-    """The record in a value. CorruptRecord if there is none, or a newer raylog wrote it.
+    """The record in a value. CorruptRecord if there is none; NewerRecord.
 
     ``levels``: those that this raylog knows. Raises UnsupportedLevel where the cluster goes to a
     newer one: what follows may not be read.
@@ -346,8 +347,8 @@ def decode(value: bytes, levels: Levels = LEVELS) -> Record:
     kind, version = fields.get("kind"), fields.get("v")
     reader = _READERS.get((kind, version))
     if reader is None:
-        why = f"a newer raylog wrote a {kind!r} record of version {version}; use that raylog"
-        raise CorruptRecord(METADATA_LOG, why)
+        why = f"a newer raylog wrote a {kind!r} record of version {version}"
+        raise NewerRecord(METADATA_LOG, why)
     try:
         record = reader(fields)
     except (InvalidConfig, KeyError, TypeError, ValueError) as error:

@@ -9,6 +9,7 @@ from raylog.cluster.controller.copies import (
     SurveyedDir,
     age_of,
     check_complete,
+    check_not_newer,
     is_older,
     least_epoch,
 )
@@ -50,7 +51,7 @@ def standings(dirs: Sequence[SurveyedDir]) -> list[Standing]:
         Standing(
             node=entry.node or entry.node_id,
             path=entry.path,
-            state="unreadable",
+            state="of a newer raylog" if entry.is_of_newer else "unreadable",
             is_in_sync=must_have_all if entry.directory_id in in_sync else False,
             problem=entry.problem,
         )
@@ -160,8 +161,10 @@ class Restoration:
 def restoration(dirs: Sequence[SurveyedDir], source: str) -> Restoration:
     """What it means to go on from the copy at ``source``: a node or a path, as of ``_named``.
 
-    Raises InvalidRequest where it names no readable copy, or copies of several nodes.
+    Raises InvalidRequest where it names no readable copy, or copies of several nodes;
+    NewerMetadata.
     """
+    check_not_newer(dirs)
     copies = _copies(dirs)
     named = _named(dirs, source)
     chosen = max(_copies(named), key=age_of, default=None)

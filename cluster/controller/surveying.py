@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
+from raylog.actors.errors import NewerRecord, UnsupportedLevel
 from raylog.actors.metadata_history import MetadataHistory
 from raylog.actors.node.metadata_copy import values_of
 from raylog.cluster.controller.copies import Copy, SurveyedDir
@@ -90,6 +91,8 @@ class _Look:
     def run(self) -> None:
         try:
             self._look()
+        except (NewerRecord, UnsupportedLevel) as error:
+            self._found = replace(self._found, problem=str(error), is_of_newer=True)
         except RaylogError as error:
             self._found = replace(self._found, problem=error.problem)
         except BaseException as error:
@@ -102,7 +105,7 @@ class _Look:
         if not self.ended.done():
             self.is_late = True
         if self.is_late:
-            return replace(self._found, copy=None, problem=SILENT)
+            return replace(self._found, copy=None, problem=SILENT, is_of_newer=False)
         self.ended.result()
         return self._found
 
@@ -152,7 +155,8 @@ def _obeyed_epoch(fs: FileSystem, path: str) -> int:
 def _read(fs: FileSystem, folder: str) -> Copy:
     """The metadata in a folder.
 
-    Raises LogMissing as ``check_whole`` does, and CorruptRecord where a newer raylog wrote it.
+    Raises LogMissing as ``check_whole`` does, and NewerRecord or UnsupportedLevel where a newer
+    raylog wrote it.
     """
     check_whole(fs, folder)
     reader = CopyReader()
@@ -172,7 +176,7 @@ class CopyReader:
         self._ruled_from = self._copies_at = -1
 
     def take(self, value: bytes) -> None:
-        """The value of the next record. Raises CorruptRecord where a newer raylog wrote it."""
+        """The value of the next record. Raises as ``decode`` does."""
         record = decode(value)
         if isinstance(record, ControllerRecord):
             self._controller = record

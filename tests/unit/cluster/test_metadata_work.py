@@ -1,11 +1,15 @@
 """What a person does with the copies of the metadata, on the disks of the nodes."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
+import msgpack
 import pytest
 
+from raylog.actors.errors import NewerMetadata
+from raylog.actors.levels import LEVELS
 from raylog.actors.metadata_history import DIGEST_BYTES
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.names import Node
@@ -14,10 +18,16 @@ from raylog.cluster.controller.copies import Copy, SurveyedDir, choose
 from raylog.cluster.controller.home import Survey
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.rebuilding import rebuilt
-from raylog.cluster.controller.records import ControllerRecord, CopiesRecord, encode
-from raylog.cluster.controller.standings import restoration
+from raylog.cluster.controller.records import (
+    ClusterRecord,
+    ControllerRecord,
+    CopiesRecord,
+    LevelRecord,
+    encode,
+)
+from raylog.cluster.controller.standings import restoration, standings
 from raylog.cluster.controller.surveying import Surveyor
-from raylog.cluster.metadata_work import folders_in, go_on_from, take_in, write_rebuilt
+from raylog.cluster.metadata_work import check_lost, folders_in, go_on_from, take_in, write_rebuilt
 from raylog.storage.clock import SystemClock
 from raylog.storage.errors import InvalidConfig, InvalidLogDir, LogLocked
 from raylog.storage.files import RealFileSystem
@@ -43,6 +53,39 @@ def survey(*paths: Path) -> Sequence[SurveyedDir]:
         for path in paths
         for entry in Surveyor(FS).survey(f"ray-{path.name}", [str(path)], node=path.name)
     ]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        encode(LevelRecord(level=LEVELS.newest + 1, release="9.0.0")),
+        msgpack.packb({"kind": "voters", "v": 1}),
+    ],
+    ids=["level", "kind"],
+)
+def test_metadata_of_a_newer_raylog_is_neither_damaged_nor_replaced(
+    tmp_path: Path, record: bytes
+) -> None:
+    newer, older = tmp_path / "newer", tmp_path / "older"
+    for path in (newer, older):
+        member(path)
+        first = [
+            encode(ClusterRecord(cluster_id="cluster-1")),
+            encode(ControllerRecord(epoch=1, node="n")),
+        ]
+        write_rebuilt(str(path), [*first, *([record] if path is newer else [])])
+    for dirs in (survey(newer), survey(newer, older)):
+        refusals: list[Callable[[], object]] = [
+            partial(choose, dirs, "ray-newer", new_id="new"),
+            partial(choose, dirs, "ray-newer", new_id="new", new_cluster=True),
+            partial(choose, dirs, "ray-newer", new_id="new", older_metadata=True),
+            partial(check_lost, dirs),
+            partial(restoration, dirs, str(older)),
+        ]
+        for refused in refusals:
+            with pytest.raises(NewerMetadata, match="Do not repair, restore or rebuild"):
+                refused()
+        assert {"of a newer raylog"} <= {entry.state for entry in standings(dirs)}
 
 
 def test_a_copy_that_lacked_something_counts_after_a_restore_and_needs_none_again(
