@@ -231,7 +231,11 @@ class Broker:
         return self._ask_controller("the broker's config", ControllerStub.broker_config)
 
     def apply_config(
-        self, config: Mapping[str, Any] | str | os.PathLike[str], *, validate_only: bool = False
+        self,
+        config: Mapping[str, Any] | str | os.PathLike[str],
+        *,
+        validate_only: bool = False,
+        if_version: int | None = None,
     ) -> AppliedConfig:
         """Have the broker obey another config while it serves; says what differed, and how.
 
@@ -240,14 +244,21 @@ class Broker:
         once. For the others each node is closed in order and started again, one after the other.
         When this returns, all obey the config but what ``behind`` of the answer names; nothing is
         removed there under the config of before. That takes up to 30 s, or 120 s with starts.
-        ``validate_only``: change nothing. Raises InvalidConfig with nothing changed.
+        ``validate_only``: change nothing. ``if_version``: the version of the answer to that; refuse
+        where another config counts by now. Raises InvalidConfig, or InvalidRequest for that, with
+        nothing changed; AnswerLost where the Controller ended while it was asked.
         """
         settings = read_config_file(config) if not isinstance(config, Mapping) else dict(config)
         if names_log_dirs(settings):
             settings["log.dirs"] = different(BrokerConfig.parse(settings).log_dirs)
-        command = shall_be(
-            partial(ControllerStub.apply_config, config=settings, validate_only=validate_only)
+        ask = partial(
+            ControllerStub.apply_config,
+            config=settings,
+            validate_only=validate_only,
+            if_version=if_version,
         )
+        look_at = "raylog config get --broker"
+        command = asking(ask) if validate_only else once(ask, look_at=look_at)
         return self._command("the broker's config", command, WORK_TIMEOUT_S)
 
     def add_partitions(self, topic: str, total: int) -> TopicDescription:

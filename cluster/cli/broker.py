@@ -144,7 +144,8 @@ def _runs(namespace: str) -> bool:
 def _apply(settings: dict[str, Any], address: str, namespace: str, *, dry_run: bool) -> None:
     """Show what the config changes of the broker that runs, and apply it."""
     broker = connected(address, namespace)
-    changes = broker.apply_config(settings, validate_only=True).changes
+    compared = broker.apply_config(settings, validate_only=True)
+    changes = compared.changes
     if not changes:
         typer.echo("the broker runs with this config; nothing differs")
     else:
@@ -155,7 +156,7 @@ def _apply(settings: dict[str, Any], address: str, namespace: str, *, dry_run: b
     if dry_run:
         return
     with told_if_interrupted("the config may be applied all the same; see `raylog health`"):
-        applied = broker.apply_config(settings)
+        applied = broker.apply_config(settings, if_version=compared.version)
     for name, why in applied.behind.items():
         note(f"{name} may not obey it yet: {why}")
     if applied.behind:

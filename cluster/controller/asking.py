@@ -260,16 +260,19 @@ class Commanding:
         behind = {entry.partition.partition for entry in answer.behind}
         return described._replace(outdated=tuple(sorted(behind | set(described.outdated))))
 
-    def apply_config(self, config: Mapping[str, Any], validate_only: bool = False) -> AppliedConfig:
+    def apply_config(
+        self, config: Mapping[str, Any], validate_only: bool = False, if_version: int | None = None
+    ) -> AppliedConfig:
         """Have the broker obey another config; when this returns all within reach obey it.
 
         Raises InvalidConfig for what a living broker cannot take, with nothing changed.
-        ``validate_only``: only say what differs, and how it would be taken.
+        ``validate_only``: only say what differs, and how it would be taken. ``if_version``: see
+        ``ApplyConfig``.
         """
-        command = ApplyConfig(config=config, validate_only=validate_only)
+        command = ApplyConfig(config=config, validate_only=validate_only, if_version=if_version)
         applied = self._ask(command, "the broker's config", WORK_TIMEOUT_S)
         assert isinstance(applied, Applied), applied
-        return AppliedConfig(applied.changes, dict(applied.behind))
+        return AppliedConfig(applied.changes, dict(applied.behind), applied.version)
 
     def delete_topic(
         self, name: str, topic_id: str | None = None, is_repeated: bool = False

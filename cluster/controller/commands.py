@@ -169,10 +169,12 @@ class StartNode:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyConfig:
     """Have the broker obey this config from now on, the whole of it; keys that it lacks have
-    Kafka's defaults, but for the log dirs."""
+    Kafka's defaults, but for the log dirs. ``if_version``: of the config that must count until
+    then; None for any."""
 
     config: Mapping[str, Any] = field(default_factory=dict)
     validate_only: bool = False
+    if_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -459,11 +461,18 @@ class Commands:
         config = parsed_for(self._config, command.config)
         if config == self._config:
             return ()
+        self._check_version(command.if_version)
         check_applicable(changes(self._config, config))
         for topic in self._desired.topics.values():
             self._check_topic(topic, config)
         version = self._desired.next_broker_version()
         return (BrokerConfigRecord(config=config, version=version, start=self._start),)
+
+    def _check_version(self, if_version: int | None) -> None:
+        """Raise InvalidRequest where another config counts than who asks has seen."""
+        if if_version not in (None, self._desired.broker_version):
+            why = "is not the one that counts: another was applied meanwhile; compare again"
+            raise InvalidRequest("the version of the broker's config", if_version, why)
 
     @staticmethod
     def _check_topic(topic: TopicRecord, config: BrokerConfig) -> None:

@@ -37,11 +37,13 @@ class ConfigChange(NamedTuple):
 class AppliedConfig(NamedTuple):
     """What a config has changed. ``behind``: a partition or a node -> why it may not obey it yet.
 
-    Nothing is removed there under the config of before.
+    Nothing is removed there under the config of before. ``version``: of the config that counts now;
+    -1 where that is the one of the start.
     """
 
     changes: tuple[ConfigChange, ...]
     behind: Mapping[str, str]
+    version: int = -1
 
 
 def parsed_for(now: BrokerConfig, settings: Mapping[str, Any]) -> BrokerConfig:

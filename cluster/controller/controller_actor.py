@@ -325,8 +325,10 @@ class ControllerImpl:
         return self._running().commanding.start_node(node)
 
     @ray.method(concurrency_group="moves")
-    def apply_config(self, config: Mapping[str, Any], validate_only: bool = False) -> AppliedConfig:
-        return self._running().commanding.apply_config(config, validate_only)
+    def apply_config(
+        self, config: Mapping[str, Any], validate_only: bool = False, if_version: int | None = None
+    ) -> AppliedConfig:
+        return self._running().commanding.apply_config(config, validate_only, if_version)
 
     @ray.method(concurrency_group="commands")
     def finalize_upgrade(self, level: int, without: Sequence[str] = ()) -> int:

@@ -202,6 +202,11 @@ class Desired:
         version = self.topics[topic_id].version
         return version if self.broker is None else max(version, self.broker.version)
 
+    @property
+    def broker_version(self) -> int:
+        """Of the broker's config that counts; -1 where no record has one."""
+        return -1 if self.broker is None else self.broker.version
+
     def next_broker_version(self) -> int:
         """A version for another config of the broker: higher than all that were given."""
         versions = [topic.version for topic in self.topics.values()]

@@ -179,7 +179,8 @@ class Pending:
         if isinstance(command, ApplyConfig):
             changed = self._judged(now_ms).changes(command)
             if command.validate_only:
-                self._say(Answer(request=request, value=Applied(version=-1, changes=changed)))
+                applied = Applied(version=self._desired.broker_version, changes=changed)
+                self._say(Answer(request=request, value=applied))
                 return None
             self._changes[request] = changed
         records = self._records(command, now_ms)
@@ -256,8 +257,8 @@ class Pending:
             case LogDirOnline():
                 self._say(Answer(request=request, value=self._judged(now_ms).log_dir(command)))
             case ApplyConfig():
-                changed, record = self._changes.pop(request, ()), self._desired.broker
-                version = -1 if record is None else record.version
+                changed = self._changes.pop(request, ())
+                version = self._desired.broker_version
                 self._waiting[request] = Applying(changes=changed, version=version, since_ms=now_ms)
             case _:
                 begun = Begun(self._desired, now_ms, self._config().num_partitions)

@@ -92,9 +92,10 @@ class ControllerStub:
         return Call(self.handle.broker_config.remote(), "the broker's config")
 
     def apply_config(
-        self, config: Mapping[str, Any], validate_only: bool = False
+        self, config: Mapping[str, Any], validate_only: bool = False, if_version: int | None = None
     ) -> Call[AppliedConfig]:
-        return Call(self.handle.apply_config.remote(config, validate_only), "the broker's config")
+        answer = self.handle.apply_config.remote(config, validate_only, if_version)
+        return Call(answer, "the broker's config")
 
     def allocate_producer_id(self) -> Call[int]:
         return Call(self.handle.allocate_producer_id.remote(), "a producer id")

@@ -70,6 +70,20 @@ def test_the_same_config_changes_nothing() -> None:
     assert play.asks(ApplyConfig(config={})) == ["answer 2: nothing"]
 
 
+def test_a_config_that_was_compared_with_an_older_one_is_refused() -> None:
+    play = serving(node_a())
+    play.asks(ApplyConfig(config=BY_START, validate_only=True))
+    compared = answered(play).version
+    applied(play, AT_ONCE)
+    play.asks(ApplyConfig(config=GIVEN, if_version=compared))
+    assert play.answer is not None
+    assert "another was applied meanwhile" in str(play.answer.error)
+    play.asks(ApplyConfig(config={}, validate_only=True))
+    assert play.asks(ApplyConfig(config=GIVEN, if_version=answered(play).version)) == [
+        "append: config v1.2"
+    ]
+
+
 def test_log_dirs_are_not_taken_away_and_nothing_else_is_applied_then() -> None:
     play = serving(node_a())
     assert play.asks(ApplyConfig(config={**AT_ONCE, "log.dirs": "/b"})) == [

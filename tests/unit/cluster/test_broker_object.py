@@ -15,6 +15,7 @@ from raylog.actors.runtime.handles import find, running
 from raylog.cluster import broker as module
 from raylog.cluster import start as module_of_start
 from raylog.cluster.broker import Broker
+from raylog.cluster.client.commanding import Command
 from raylog.cluster.start import start
 from raylog.storage.errors import DuplicateLogDir, InvalidConfig
 from raylog.storage.testing.logs import batch
@@ -64,6 +65,19 @@ def test_a_table_is_read_with_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table.num_rows == 13
     with pytest.raises(InvalidConfig, match="did you mean"):
         broker.read_table("t", auto_offset_rset="none")
+
+
+def test_a_config_is_applied_once_and_compared_as_often_as_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker, asked = Broker(), list[Command[Any]]()
+    monkeypatch.setattr(broker, "_command", lambda _what, command, _timeout: asked.append(command))
+    broker.apply_config({}, validate_only=True)
+    broker.apply_config({})
+    assert [(command.is_read, command.look_at) for command in asked] == [
+        (True, None),
+        (False, "raylog config get --broker"),
+    ]
 
 
 @pytest.fixture

@@ -59,11 +59,16 @@ class FakeBroker:
         return True
 
     def apply_config(
-        self, config: dict[str, object], *, validate_only: bool = False
+        self,
+        config: dict[str, object],
+        *,
+        validate_only: bool = False,
+        if_version: int | None = None,
     ) -> AppliedConfig:
         self._called("look" if validate_only else "apply")
+        assert if_version == (None if validate_only else 7), "what was shown is what is changed"
         self.given = config
-        return AppliedConfig(self.changes, {} if validate_only else self.behind)
+        return AppliedConfig(self.changes, {} if validate_only else self.behind, version=7)
 
 
 def test_a_message_of_ray_is_one_short_line() -> None:
