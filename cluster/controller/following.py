@@ -12,7 +12,8 @@ joins     a copy that has all records, by a record that it must have, too; one t
           instead of one in another log dir, when that is dropped
 leaves    one that met a problem or was silent for 10 s, or whose node an operator has stopped, by
           a record that those which stay have. Nothing that was not acknowledged by it counts
-          before that record does
+          before that record does. To a node that does not know the cluster's level nothing is
+          pushed: its copy counts as silent
 ========  ======================================================================================
 
 A Controller that was replaced while it hung must not drop its copies, and go on alone. So it asks
@@ -206,17 +207,25 @@ class Following:
 
     # -- pushing -----------------------------------------------------------------------------------
 
-    def pushes(self, observed: Mapping[str, Observed], now_ms: int) -> list[Push]:
-        """What to send now: nothing before the epoch is on the Controller's own disk."""
+    def pushes(self, observed: Mapping[str, Observed], now_ms: int, *, level: int) -> list[Push]:
+        """What to send now: nothing before the epoch is on the Controller's own disk.
+
+        ``level``: of the cluster. A node that does not know it gets nothing, so that its copy does
+        not join, and leaves as one that is silent: nobody could begin there.
+        """
         if not self.epoch:
             return []
         made = []
         for node, follower in self._followers.items():
             seen = observed.get(node)
-            if node != self.node and seen is not None and seen.report is not None:
-                life = seen.report.life
-                if self._is_due(follower, life, now_ms):
-                    made.append(self._push(node, follower, life, now_ms))
+            if node == self.node or seen is None or seen.report is None:
+                continue
+            life = seen.report.life
+            if not seen.report.levels.has(level):
+                release = seen.report.software or "of an unknown version"
+                follower.problem = f"its raylog {release} does not know level {level}; upgrade it"
+            elif self._is_due(follower, life, now_ms):
+                made.append(self._push(node, follower, life, now_ms))
         return made
 
     def _is_due(self, follower: _Follower, life: str, now_ms: int) -> bool:

@@ -437,7 +437,9 @@ class ControllerMachine:
 
     def _follow(self) -> None:
         self._change_copies()
-        self._out += self._following.pushes(self.watched.nodes, self._now_ms)
+        self._out += self._following.pushes(
+            self.watched.nodes, self._now_ms, level=self.desired.level
+        )
 
     def _first_records(self) -> list[Record]:
         """Its epoch, and the config of this start where the metadata has another one."""

@@ -106,6 +106,35 @@ def test_it_stays_while_a_node_is_silent_unless_it_is_left_out() -> None:
     assert answer_of(play) == "2"
 
 
+def test_the_copy_of_a_node_that_was_left_out_joins_only_with_the_newer_release() -> None:
+    play = upgraded("a", "b")
+    play.silent.add("b")
+    play.settle(20_000)
+    play.asks(FinalizeUpgrade(level=2, without=frozenset("b")))
+    play.settle()
+    play.silent.clear()
+    play.followed = {"b"}
+    running(play, "b", "1.0.0", OLD)
+    play.settle(20_000)
+    assert not play.desired.copies
+    (found,) = (copy for copy in play.machine.copies if copy.node == "b")
+    assert found.problem == "its raylog 1.0.0 does not know level 2; upgrade it"
+    running(play, "b", "1.1.0", NEW)
+    play.settle(20_000)
+    assert play.desired.copies == ("a", "b")
+
+
+def test_the_copy_of_a_node_leaves_that_loses_the_clusters_level() -> None:
+    play = upgraded("a", "b")
+    play.followed = {"b"}
+    play.asks(FINALIZE)
+    play.settle(20_000)
+    assert play.desired.copies == ("a", "b")
+    running(play, "b", "1.0.0", OLD)
+    play.settle(30_000)
+    assert "b" not in play.desired.copies
+
+
 def test_it_stays_while_a_node_is_stopped() -> None:
     play = upgraded("a", "b")
     play.asks(StopNode(node="b"))
