@@ -167,6 +167,7 @@ class Pending:
                 requests.append(request)
         self._commands.clear()
         self._undo.clear()
+        self._changes.clear()
         for request in requests:
             self._say(Answer(request=request, error=copy(failure)))
 
@@ -182,7 +183,6 @@ class Pending:
                 applied = Applied(version=self._desired.broker_version, changes=changed)
                 self._say(Answer(request=request, value=applied))
                 return None
-            self._changes[request] = changed
         records = self._records(command, now_ms)
         if getattr(command, "validate_only", False):
             topics = [record for record in records if isinstance(record, TopicRecord)]
@@ -191,6 +191,8 @@ class Pending:
         elif records:
             if isinstance(command, AlterTopic | ApplyConfig):
                 self._check_epoch_is_kept()
+            if isinstance(command, ApplyConfig):
+                self._changes[request] = changed
             return Wanted(records, Purpose(request=request, command=command))
         else:
             self._begun(request, command, (), now_ms)

@@ -93,6 +93,7 @@ def test_log_dirs_are_not_taken_away_and_nothing_else_is_applied_then() -> None:
     assert isinstance(play.answer.error, InvalidConfig)
     assert "log.dirs" in str(play.answer.error)
     assert play.desired.broker is None
+    assert not play.machine._pending._changes, "nothing is kept of what was refused"
 
 
 def test_defaults_that_a_topics_own_config_does_not_go_with_are_refused() -> None:
