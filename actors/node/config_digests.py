@@ -54,7 +54,10 @@ def config_of(values: Mapping[str, Any]) -> BrokerConfig:
     A key that only that one has is left out. Raises InvalidConfig.
     """
     known = broker_keys()
-    return BrokerConfig.parse({key: value for key, value in values.items() if key in known})
+    settings = {key: value for key, value in values.items() if key in known}
+    if not settings.get("log.dirs"):  # each node has those of its RAYLOG_LOG_DIRS
+        settings.pop("log.dirs", None)
+    return BrokerConfig.parse(settings)
 
 
 def digest_at_once(config: BrokerConfig) -> str:

@@ -51,7 +51,7 @@ def parsed_for(now: BrokerConfig, settings: Mapping[str, Any]) -> BrokerConfig:
 
     Raises InvalidConfig.
     """
-    if not names_log_dirs(settings):
+    if now.log_dirs and not names_log_dirs(settings):
         settings = {**settings, "log.dirs": list(now.log_dirs)}
     return BrokerConfig.parse(settings)
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.commands import ApplyConfig
+from raylog.cluster.controller.config_changes import parsed_for
 from raylog.cluster.controller.instructions import Applied
 from raylog.storage.errors import InvalidConfig
 from tests.harness.control_nodes import PerfectNode
@@ -82,6 +83,10 @@ def test_a_config_that_was_compared_with_an_older_one_is_refused() -> None:
     assert play.asks(ApplyConfig(config=GIVEN, if_version=answered(play).version)) == [
         "append: config v1.2"
     ]
+
+
+def test_a_broker_whose_nodes_have_log_dirs_of_their_own_takes_another_config() -> None:
+    assert parsed_for(BrokerConfig(), {"log.cleaner.threads": 2}).log_dirs == ()
 
 
 def test_log_dirs_are_not_taken_away_and_nothing_else_is_applied_then() -> None:

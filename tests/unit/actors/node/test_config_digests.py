@@ -22,6 +22,10 @@ def test_the_values_of_a_config_give_it_again() -> None:
     assert config_of(values_of(GIVEN)) == GIVEN
 
 
+def test_a_config_without_log_dirs_can_be_read_back() -> None:
+    assert config_of(values_of(BrokerConfig())) == BrokerConfig()
+
+
 def test_a_key_that_only_the_next_release_has_is_left_out() -> None:
     assert config_of({**values_of(GIVEN), "log.of.tomorrow": 7}) == GIVEN
 
