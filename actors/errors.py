@@ -517,8 +517,8 @@ class BrokerRunning(RaylogError):
     namespace: str
     template = (
         "a broker already runs in namespace {namespace!r}; use it (`raylog status`, "
-        "raylog.connect()), give it another config while it serves (`raylog start --config FILE`, "
-        "Broker.apply_config), stop it first, or choose another namespace"
+        "raylog.connect()), give it another config while it serves (`raylog start --config FILE "
+        "--apply`, Broker.apply_config), stop it first, or choose another namespace"
     )
 
 

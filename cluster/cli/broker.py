@@ -23,6 +23,7 @@ from raylog.cluster.cli.interrupts import told_if_interrupted
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
+    from raylog.cluster.controller.config_changes import AppliedConfig
 
 WATCH_INTERVAL_S = 0.5
 # Ctrl-C does the same.
@@ -79,11 +80,11 @@ OlderMetadata = Annotated[
         "that it does not know are set aside, not deleted.",
     ),
 ]
-DryRun = Annotated[
+Apply = Annotated[
     bool,
     typer.Option(
-        "--dry-run",
-        help="Only show what --config changes of the broker that runs, and how it is taken.",
+        "--apply",
+        help="Give --config to the broker that runs. Without this, what differs is only shown.",
     ),
 ]
 CHANGE_COLUMNS = ("key", "now", "new", "how")
@@ -97,25 +98,33 @@ def start(
     namespace: Namespace = NAMESPACE,
     new_cluster: NewCluster = False,
     older_metadata: OlderMetadata = False,
-    dry_run: DryRun = False,
+    apply: Apply = False,
 ) -> None:
     """Start a broker, or give another config to the one that runs.
 
     If a Ray cluster runs, the command starts the broker's actors there and returns. If none runs,
     it also starts Ray, and stays in the foreground until Ctrl-C or `raylog stop`.
 
-    If the broker runs and a --config file is given, the command shows what differs and applies it
-    while the broker serves. The file is the whole config: a key that it lacks gets its default.
+    If the broker runs and a --config file is given, the command shows what differs, with exit
+    status 1 if something does. With --apply it applies the file while the broker serves. The file
+    is the whole config: a key that it lacks gets its default.
     """
+    if apply and config is None:
+        raise typer.BadParameter("--apply needs --config FILE: the whole config")
     quiet_ray()
     from raylog.cluster.start import start as start_broker
 
     joined = _join(address)
     if config is not None and joined is not None and _runs(namespace):
-        _apply(_read(config, setting or [], log_dir), joined, namespace, dry_run=dry_run)
+        broker = connected(joined, namespace)
+        given = _read(config, setting or [], log_dir)
+        compared = _compare(broker, given)
+        if apply:
+            _apply(broker, given, compared)
+        elif compared.changes:
+            note("nothing was changed: --apply gives the broker this config")
+            raise typer.Exit(1)
         return
-    if dry_run:
-        raise typer.BadParameter("--dry-run shows what --config changes of a broker that runs")
     settings = _settings(config, setting or [], log_dir)
     if joined is None and log_dir:
         os.environ.pop("RAYLOG_LOG_DIRS", None)  # --log-dir overrides the shell's variable
@@ -141,27 +150,29 @@ def _runs(namespace: str) -> bool:
     return find_controller(namespace) is not None
 
 
-def _apply(settings: dict[str, Any], address: str, namespace: str, *, dry_run: bool) -> None:
-    """Show what the config changes of the broker that runs, and apply it."""
-    broker = connected(address, namespace)
+def _compare(broker: "Broker", settings: dict[str, Any]) -> "AppliedConfig":
+    """Show what the config would change of the broker that runs."""
     compared = broker.apply_config(settings, validate_only=True)
-    changes = compared.changes
-    if not changes:
-        typer.echo("the broker runs with this config; nothing differs")
-    else:
-        rows = [
-            (change.key, _text(change.now), _text(change.new), change.how) for change in changes
-        ]
+    rows = [
+        (change.key, _text(change.now), _text(change.new), change.how)
+        for change in compared.changes
+    ]
+    if rows:
         show(CHANGE_COLUMNS, rows)
-    if dry_run:
-        return
+    else:
+        typer.echo("the broker runs with this config; nothing differs")
+    return compared
+
+
+def _apply(broker: "Broker", settings: dict[str, Any], compared: "AppliedConfig") -> None:
+    """Give the config to the broker that runs, over the one that it was compared with."""
     with told_if_interrupted("the config may be applied all the same; see `raylog health`"):
         applied = broker.apply_config(settings, if_version=compared.version)
     for name, why in applied.behind.items():
         note(f"{name} may not obey it yet: {why}")
     if applied.behind:
         note("they take it by themselves; nothing is removed there under the old one")
-    elif changes:
+    elif compared.changes:
         typer.echo("applied")
 
 

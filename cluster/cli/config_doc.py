@@ -23,7 +23,7 @@ Give broker keys to `raylog.start(config={...})`, to `raylog start --set key=val
 file (`configs/broker.yaml`). Give topic keys to `broker.create_topic(..., config={...})` or
 `raylog topic create --config key=value`. To change a topic key while the topic serves, use
 `raylog config set` or `broker.alter_topic_config`. To change broker keys while the broker serves,
-use `raylog start --config FILE` or `broker.apply_config`
+use `raylog start --config FILE --apply` or `broker.apply_config`
 ([OPERATIONS.md](OPERATIONS.md#another-config-while-the-broker-serves)). `raylog config get` shows
 the current value of each key, and where it was set. Sizes are in bytes. Keys that end in `.ms` are
 in milliseconds.

@@ -114,12 +114,14 @@ def test_the_command_shows_what_differs_and_applies_it(broker: Broker, tmp_path:
     config.write_text(f"log.retention.ms: {HOUR_MS}\n")
     where = ("--address", broker.address, "--namespace", broker.namespace)
     command = ("start", "--config", str(config), *where)
-    shown = run_process(*command, "--dry-run", environment=os.environ)
-    assert shown.returncode == 0, shown.stderr
+    shown = run_process(*command, environment=os.environ)
+    assert shown.returncode == 1, shown.stderr
     assert shown.stdout.splitlines()[1:] == [f"log.retention.ms\t604800000\t{HOUR_MS}\tat once"]
     assert retention_of_orders(broker) != HOUR_MS
-    done = run_process(*command, environment=os.environ)
+    done = run_process(*command, "--apply", environment=os.environ)
+    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "applied"
     assert retention_of_orders(broker) == HOUR_MS
     again = run_process(*command, environment=os.environ)
+    assert again.returncode == 0, again.stderr
     assert again.stdout == "the broker runs with this config; nothing differs\n"

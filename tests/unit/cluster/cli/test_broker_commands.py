@@ -228,7 +228,7 @@ def test_a_config_for_a_broker_that_runs_is_shown_and_applied(
     living: FakeBroker, config_file: str
 ) -> None:
     living.changes = (CHANGE, ConfigChange("log.dirs", ["/a"], ["/a", "/b"], "node by node"))
-    done = run_here("start", "--config", config_file)
+    done = run_here("start", "--config", config_file, "--apply")
     assert (done.returncode, living.calls) == (0, ["look", "apply"])
     assert living.given == {"log.retention.ms": 5}
     assert done.stdout.splitlines() == [
@@ -239,19 +239,29 @@ def test_a_config_for_a_broker_that_runs_is_shown_and_applied(
     ]
 
 
-def test_a_dry_run_only_shows_what_differs(living: FakeBroker, config_file: str) -> None:
+def test_without_apply_it_is_only_shown_and_the_exit_status_says_that_it_differs(
+    living: FakeBroker, config_file: str
+) -> None:
     living.changes = (CHANGE,)
-    done = run_here("start", "--config", config_file, "--dry-run")
-    assert (done.returncode, living.calls) == (0, ["look"])
+    done = run_here("start", "--config", config_file)
+    assert (done.returncode, living.calls) == (1, ["look"])
     assert "log.retention.ms\t7\t5\tat once" in done.stdout
+    assert "nothing was changed" in done.stderr
+    assert "--apply" in done.stderr
+
+
+def test_apply_without_a_file_is_wrong_usage(living: FakeBroker) -> None:
+    done = run_here("start", "--set", "log.retention.ms=5", "--apply")
+    assert (done.returncode, living.calls) == (2, [])
 
 
 def test_who_may_not_obey_the_config_yet_is_named(living: FakeBroker, config_file: str) -> None:
     living.changes, living.behind = (CHANGE,), {"node a": "it is away"}
-    done = run_here("start", "--config", config_file)
+    done = run_here("start", "--config", config_file, "--apply")
     assert done.stderr.startswith("node a may not obey it yet: it is away\n")
 
 
 def test_a_config_that_the_broker_has_changes_nothing(living: FakeBroker, config_file: str) -> None:
     done = run_here("start", "--config", config_file)
+    assert (done.returncode, living.calls) == (0, ["look"])
     assert done.stdout == "the broker runs with this config; nothing differs\n"
