@@ -17,6 +17,7 @@ the methods that brokers, clients and LogManagers call, and the actor's own life
 Look-ups have threads of their own that nothing else can fill, and are answered from memory.
 """
 
+import dataclasses
 import logging
 import os
 import threading
@@ -47,9 +48,10 @@ from raylog.cluster.controller.describe import (
 from raylog.cluster.controller.events import Refused, Reported
 from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.home import Known, Wanted, begin_home, known_by
+from raylog.cluster.controller.kept_log_dirs import KeptLogDirs
 from raylog.cluster.controller.lives import Lives, begin_again
 from raylog.cluster.controller.node_states import NodeDescription
-from raylog.cluster.controller.ray_reach import RayReach
+from raylog.cluster.controller.ray_reach import RayNotes, RayReach
 from raylog.cluster.controller.settings import broker_entries
 from raylog.cluster.controller.shell import again_until_open
 from raylog.cluster.controller.starting import RunningController
@@ -84,7 +86,8 @@ class ControllerImpl:
         self._namespace, self._config, self._start_id = namespace, config, start_id
         self._life = random_id()  # of this process
         self._current = Current[RunningController](NotController("the broker", "it is starting"))
-        self._reach = RayReach(namespace, config, is_on_node=True)
+        self._kept = KeptLogDirs(RayNotes(), namespace, start_id)
+        self._reach = RayReach(namespace, config, is_on_node=True, log_dirs=self._kept.find)
         self._lock = threading.Lock()  # of the next
         self._is_begun = is_restarted()
         self._lives = Lives()
@@ -381,10 +384,14 @@ class ControllerImpl:
 
     @ray.method(concurrency_group="lookups")
     def broker_config(self) -> list[ConfigEntry]:
-        """Every key that a broker has, with its value and who set it; before it serves, too."""
+        """Every key that a broker has, with its value and who set it.
+
+        Before it serves they are those of the start, with the log dirs of now.
+        """
         with suppress(NotLeader):
             return broker_entries(self._running().lookups.broker_config())
-        return broker_entries(self._config)
+        log_dirs = self._kept.find(self._config.log_dirs)
+        return broker_entries(dataclasses.replace(self._config, log_dirs=log_dirs))
 
     @ray.method(concurrency_group="lookups")
     def list_topics(self) -> list[str]:

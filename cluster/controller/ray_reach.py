@@ -4,6 +4,7 @@ A task is a process of its own on its node, and needs no LogManager: at a cold s
 A node that hangs is not given another task before it has answered the last one.
 """
 
+import dataclasses
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -86,7 +87,8 @@ class RayReach:
     """See ``home.Reach``.
 
     ``is_on_node``: whether this process sees the log dirs of its node as Ray's processes there do;
-    a driver may not. ``timeout_s``: how long a survey waits for the nodes.
+    a driver may not. ``timeout_s``: how long a survey waits for the nodes. ``log_dirs``: those of
+    now, where they may be other ones than of ``config``.
     """
 
     def __init__(
@@ -96,8 +98,9 @@ class RayReach:
         *,
         is_on_node: bool,
         timeout_s: float = AGAIN_TIMEOUT_S,
+        log_dirs: Callable[[Sequence[str]], Sequence[str]] = tuple,
     ) -> None:
-        self._namespace = namespace
+        self._namespace, self._log_dirs = namespace, log_dirs
         self._config, self._is_on_node, self._timeout_s = config, is_on_node, timeout_s
         self._under_way: dict[Node, Call[list[SurveyedDir]]] = {}
 
@@ -156,14 +159,16 @@ class RayReach:
 
     def survey(self, *, tries_locks: bool, only_own: bool = False) -> Survey:
         own = own_node()
+        log_dirs = tuple(self._log_dirs(self._config.log_dirs))
+        config = dataclasses.replace(self._config, log_dirs=log_dirs)
         nodes = [own] if only_own else alive_nodes()
         others = [node for node in nodes if not (self._is_on_node and node == own)]
-        calls = self._calls(others, tries_locks)
+        calls = self._calls(others, config, tries_locks)
         dirs: list[SurveyedDir] = []
         errors: dict[str, RaylogError] = {}
         if self._is_on_node:
             try:
-                dirs += survey_node(own, self._config, tries_locks)
+                dirs += survey_node(own, config, tries_locks)
             except RaylogError as error:
                 errors[own.node_id] = error
         read = gather(calls, self._timeout_s)
@@ -176,10 +181,10 @@ class RayReach:
         return Survey(own=own.node_id, dirs=tuple(dirs), errors=errors)
 
     def _calls(
-        self, nodes: Sequence[Node], tries_locks: bool
+        self, nodes: Sequence[Node], config: BrokerConfig, tries_locks: bool
     ) -> dict[Node, Call[list[SurveyedDir]]]:
         asked = {node: self._under_way.pop(node) for node in nodes if node in self._under_way}
-        arguments = {node: (node, self._config, tries_locks) for node in nodes if node not in asked}
+        arguments = {node: (node, config, tries_locks) for node in nodes if node not in asked}
         return {**asked, **run_on_nodes(survey_node, arguments, "looking at the log dirs")}
 
     def batches(self, entry: SurveyedDir) -> Sequence[bytes]:

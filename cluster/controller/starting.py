@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 
+from raylog.actors.errors import NotLeader
 from raylog.actors.events import warn
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.names import Node
@@ -10,6 +11,7 @@ from raylog.actors.runtime.nodes import is_still_own_actor
 from raylog.cluster.controller.asking import Commanding, Lookups
 from raylog.cluster.controller.copies import Home
 from raylog.cluster.controller.events import Event
+from raylog.cluster.controller.kept_log_dirs import KeptLogDirs
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.ray_managers import RayManagers
 from raylog.cluster.controller.ray_nodes import NodeWatch
@@ -54,10 +56,11 @@ class RunningController:
         try:
             self.cluster_id = metadata.desired.cluster_id
             witness = _witness(namespace, metadata)
+            kept = KeptLogDirs(RayNotes(), namespace, start)
             self._watch = NodeWatch(namespace, self.put)
             managers = RayManagers(
                 namespace,
-                lambda: self._shell.lookups.broker_config(),
+                lambda: _kept(kept, self._shell.lookups.broker_config()),
                 self.cluster_id,
                 self._watch.node,
             )
@@ -122,6 +125,15 @@ def _witness(namespace: str, metadata: MetadataLog) -> Witness:
     except Exception as error:  # whatever Ray raises; before a copy is left out it must answer
         warn(logger, "no-witness", why=error)
     return witness
+
+
+def _kept(kept: KeptLogDirs, config: BrokerConfig) -> BrokerConfig:
+    """The config that a node begins with, when Ray's head has its log dirs. Raises NotLeader."""
+    try:
+        kept.keep(config.log_dirs)
+    except Exception as error:  # whatever Ray raises; the node is started again
+        raise NotLeader("log.dirs", f"Ray's head does not keep them: {error}") from error
+    return config
 
 
 def _may_leave_out(witness: Witness, metadata: MetadataLog) -> bool:
