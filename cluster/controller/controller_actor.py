@@ -37,7 +37,9 @@ from raylog.actors.runtime.nodes import is_restarted, own_name, own_node, own_no
 from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.actors.runtime.release import end_if_replaced
 from raylog.cluster.client.connection import TopicMetadata
-from raylog.cluster.controller.config_changes import AppliedConfig
+from raylog.cluster.controller.added_dirs import added, check_usable
+from raylog.cluster.controller.asking import Lookups
+from raylog.cluster.controller.config_changes import AppliedConfig, parsed_for
 from raylog.cluster.controller.copies import Home
 from raylog.cluster.controller.current import Current
 from raylog.cluster.controller.describe import (
@@ -331,7 +333,19 @@ class ControllerImpl:
     def apply_config(
         self, config: Mapping[str, Any], validate_only: bool = False, if_version: int | None = None
     ) -> AppliedConfig:
-        return self._running().commanding.apply_config(config, validate_only, if_version)
+        running = self._running()
+        self._check_added(running.lookups, running.cluster_id, config)
+        return running.commanding.apply_config(config, validate_only, if_version)
+
+    def _check_added(self, lookups: Lookups, cluster_id: str, config: Mapping[str, Any]) -> None:
+        """Raise InvalidConfig where a node could not begin with log dirs that the config adds."""
+        now = lookups.broker_config()
+        new = parsed_for(now, config)
+        paths = added(now, new)
+        if paths:
+            survey = RayReach(self._namespace, new, is_on_node=True).survey(tries_locks=True)
+            in_use = {(status.node_id, status.path) for status in lookups.log_dirs()}
+            check_usable(paths, survey.dirs, cluster_id, in_use)
 
     @ray.method(concurrency_group="commands")
     def finalize_upgrade(self, level: int, without: Sequence[str] = ()) -> int:
