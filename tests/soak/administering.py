@@ -10,7 +10,7 @@ from typing import Any
 
 from raylog.cluster.controller.describe import TopicDescription
 from raylog.storage.errors import RaylogError
-from tests.soak.clients import Worker
+from tests.soak.clients import Answer, Worker
 from tests.soak.history import (
     INFO,
     NEVER,
@@ -86,16 +86,26 @@ def _configure(worker: Worker, topic: Stable) -> None:
 
 def _extend(worker: Worker, topic: Stable) -> None:
     """Not the stable ones, whose partitions the workers know by number."""
-    name = churn_name(worker)
+    name, invoked = churn_name(worker), time.monotonic_ns()
     described = worker.broker.describe_topic(name)
     total = len(described.partitions) + 1
     if total <= MOST_PARTITIONS:
-        _set(
+        extended = _set(
             worker,
             (name, described.topic_id),
             (PARTITIONS, total),
             lambda: worker.broker.add_partitions(name, total),
         )
+        _tell_extended(worker, extended, total, invoked)
+
+
+def _tell_extended(worker: Worker, extended: TopicDescription, total: int, invoked: int) -> None:
+    """Take down where the new partition is. ``invoked``: before it was known not to be there."""
+    place = extended.partitions[total - 1]
+    what, value = place_of(place.partition), str(place.directory_id)
+    worker.writer.write(
+        Setting(extended.name, extended.topic_id, what, value, invoked, time.monotonic_ns(), OK)
+    )
 
 
 def _move(worker: Worker, topic: Stable) -> None:
@@ -121,14 +131,15 @@ def _set(
     worker: Worker,
     topic: tuple[str, str],
     what: tuple[str, object],
-    request: Callable[[], object],
-) -> None:
+    request: Callable[[], Answer],
+) -> Answer:
     """Ask for it, and take down the answer. After an error nobody knows: it may be done late."""
     name, value = what
     op = Setting(*topic, name, str(value), time.monotonic_ns(), NEVER, INFO)
     try:
-        request()
+        answer = request()
         op = op._replace(completed=time.monotonic_ns(), outcome=OK)
+        return answer
     finally:
         worker.writer.write(op)
 

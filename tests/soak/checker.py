@@ -25,7 +25,8 @@ be there or not, but once read it must stay. What was deleted by request is gone
 offset, and at most up to the highest offset that was asked for.
 
 More rules: ``timing.py`` (real-time order, stale ends), ``bounding.py`` (where logs begin and end),
-``operating.py`` (topics, their settings, producer ids).
+``operating.py`` (topics, their settings, producer ids), ``obeying.py`` (nodes that were stopped,
+started and drained by command).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -36,6 +37,7 @@ from tests.soak.bounding import unanswered, undeleted, uneven
 from tests.soak.facts import OUTCOMES, History, PartitionFacts, Records, gather, places
 from tests.soak.findings import Finding, named
 from tests.soak.history import FAIL, NO_KEY, Op, Partition, TopicChange
+from tests.soak.obeying import misplaced, unstarted, unstopped
 from tests.soak.operating import is_done, reissued, topics, undone
 from tests.soak.timing import stale, untimely
 
@@ -205,8 +207,12 @@ RULES_OF_ALL: tuple[Callable[[History], Iterator[Finding]], ...] = (
     topics,
     undone,
     reissued,
+    misplaced,
+    unstopped,
+    unstarted,
 )
 KINDS = (
     *(rule.__name__ for rule in RULES),
     *("phantom", "foreign", "unanswered", "vanished", "undead", "undone", "reissued"),
+    *("misplaced", "unstopped", "unstarted"),
 )

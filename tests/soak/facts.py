@@ -30,7 +30,11 @@ from tests.soak.history import (
     EndOffset,
     Fault,
     Ints,
+    LogDir,
+    NodeAtEnd,
+    NodeOrder,
     OfCluster,
+    OfNode,
     OfPartition,
     Op,
     Partition,
@@ -240,6 +244,9 @@ class History:
     settings_at_end: list[SettingAtEnd] = field(default_factory=list)
     producer_ids: list[ProducerId] = field(default_factory=list)
     restores: list[Restore] = field(default_factory=list)
+    orders: list[NodeOrder] = field(default_factory=list)
+    log_dirs: dict[str, str] = field(default_factory=dict)  # id -> the name of its node
+    states_at_end: dict[str, str] = field(default_factory=dict)  # of the nodes, by name
     faults: list[Fault] = field(default_factory=list)
     surprises: list[Surprise] = field(default_factory=list)
 
@@ -314,10 +321,22 @@ def _take_of_cluster(history: History, op: OfCluster) -> None:
             history.producer_ids.append(op)
         case Restore():
             history.restores.append(op)
+        case NodeOrder() | LogDir() | NodeAtEnd():
+            _take_of_node(history, op)
         case Fault():
             history.faults.append(op)
         case Surprise():
             history.surprises.append(op)
+
+
+def _take_of_node(history: History, op: OfNode) -> None:
+    match op:
+        case NodeOrder():
+            history.orders.append(op)
+        case LogDir():
+            history.log_dirs[op.directory_id] = op.node
+        case NodeAtEnd():
+            history.states_at_end[op.node] = op.state
 
 
 def _tell_of_topics(history: History) -> None:

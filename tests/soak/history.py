@@ -180,6 +180,32 @@ class Restore(NamedTuple):
     completed: int
 
 
+class NodeOrder(NamedTuple):
+    """One attempt of an operator's command about a node: INFO where the broker could not say that
+    it has taken effect; then another attempt follows. ``node``: its name, the same in all its
+    lives."""
+
+    order: str  # STOP, START, DRAIN or UNDRAIN
+    node: str
+    invoked: int
+    completed: int
+    outcome: str
+
+
+class LogDir(NamedTuple):
+    """Which node has a log dir."""
+
+    directory_id: str
+    node: str
+
+
+class NodeAtEnd(NamedTuple):
+    """A node's state when all is over, as ``raylog node list`` shows it."""
+
+    node: str
+    state: str
+
+
 class Fault(NamedTuple):
     """What the nemesis did."""
 
@@ -197,11 +223,19 @@ class Surprise(NamedTuple):
 
 
 OfPartition = Send | Poll | Ended | Bounds | EndOffset | DeleteRecords | Batches
-OfCluster = TopicChange | Alive | Setting | SettingAtEnd | ProducerId | Restore | Fault | Surprise
+OfNode = NodeOrder | LogDir | NodeAtEnd
+OfCluster = (
+    TopicChange | Alive | Setting | SettingAtEnd | ProducerId | Restore | OfNode | Fault | Surprise
+)
 Op = OfPartition | OfCluster
 KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Op)}
 
 PARTITIONS = "partitions"
+# The commands about a node: `raylog node stop`, `start`, `drain` and `drain --undo`.
+STOP, START, DRAIN, UNDRAIN = "stop", "start", "drain", "undrain"
+# The fault by which a node is there again, under another id.
+RETURN = "return"
+LOG_DIR_OF = "log dir of"
 
 
 def config_of(key: str) -> str:
@@ -211,7 +245,13 @@ def config_of(key: str) -> str:
 
 def place_of(partition: int) -> str:
     """What a partition's log dir is called, as a setting."""
-    return f"log dir of {partition}"
+    return f"{LOG_DIR_OF} {partition}"
+
+
+def placed_partition(what: str) -> int | None:
+    """Of which partition a setting is the log dir; None if it is something else."""
+    head, _, number = what.rpartition(" ")
+    return int(number) if head == LOG_DIR_OF else None
 
 
 def ints(values: Iterable[int] = ()) -> Ints:

@@ -12,6 +12,7 @@ from tests.soak.checker import KINDS, check_history
 from tests.soak.facts import OUTCOMES, History, gather
 from tests.soak.findings import Finding
 from tests.soak.history import INFO, NEVER, OK, read
+from tests.soak.obeying import silences
 
 if TYPE_CHECKING:
     from tests.soak.run import Outcome
@@ -30,7 +31,7 @@ def report(folder: Path, outcome: "Outcome | None") -> int:
     console.print(_administration(history))
     console.print(_faults(history, outcome))
     console.print(_findings(Counter(dict.fromkeys(KINDS, 0)), findings))
-    for line in _longest(history):
+    for line in (*_longest(history), *_starts(history)):
         console.print(line)
     if outcome:
         peaks = ", ".join(
@@ -85,6 +86,8 @@ def _administration(history: History) -> Table:
     counts: Counter[tuple[str, str]] = Counter()
     for setting in history.settings:
         counts[setting.what.rstrip("0123456789 "), setting.outcome] += 1
+    for order in history.orders:
+        counts[f"node {order.order}", order.outcome] += 1
     partitions = history.partitions.values()
     for facts in partitions:
         for deletion in facts.deletions:
@@ -130,3 +133,12 @@ def _longest(history: History) -> Iterator[str]:
     worst = sorted(waits.items(), key=lambda item: -item[1][0])[:3]
     told = ", ".join(f"{name} {seconds:.1f} s" for name, (seconds, _) in worst)
     yield f"availability: longest times until a send was answered: {told}"
+
+
+def _starts(history: History) -> Iterator[str]:
+    """How long partitions were silent behind the starts of their nodes."""
+    found = list(silences(history))
+    if found:
+        starts = len({start.completed for start, _, _ in found})
+        longest = max(silent_s or 0.0 for _, _, silent_s in found)
+        yield f"{starts} starts of stopped nodes: partitions silent for at most {longest:.1f} s"
