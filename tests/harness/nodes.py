@@ -126,6 +126,11 @@ class Nodes:
         """Of the nodes that are up."""
         return list(self._nodes)
 
+    def node_id(self, name: str) -> str | None:
+        """Ray's id of the node's present life; None while it is away."""
+        node = self._nodes.get(name)
+        return None if node is None else str(node.node_id)
+
     def log_dirs(self, disk: str) -> list[str]:
         """The log dirs on the disks of that name."""
         return [str(self._disks / disk / log_dir) for log_dir in self._dirs_a_node]

@@ -38,7 +38,7 @@ from tests.soak.facts import OUTCOMES, History, PartitionFacts, Records, gather,
 from tests.soak.findings import Finding, named
 from tests.soak.history import FAIL, NO_KEY, Op, Partition, TopicChange
 from tests.soak.obeying import misplaced, unstarted, unstopped
-from tests.soak.operating import is_done, reissued, topics, undone
+from tests.soak.operating import is_done, outdated, reissued, topics, undone
 from tests.soak.timing import stale, untimely
 
 
@@ -210,9 +210,10 @@ RULES_OF_ALL: tuple[Callable[[History], Iterator[Finding]], ...] = (
     misplaced,
     unstopped,
     unstarted,
+    outdated,
 )
 KINDS = (
     *(rule.__name__ for rule in RULES),
     *("phantom", "foreign", "unanswered", "vanished", "undead", "undone", "reissued"),
-    *("misplaced", "unstopped", "unstarted"),
+    *("misplaced", "unstopped", "unstarted", "outdated"),
 )

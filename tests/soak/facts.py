@@ -31,6 +31,7 @@ from tests.soak.history import (
     Fault,
     Ints,
     LogDir,
+    MetadataAtEnd,
     NodeAtEnd,
     NodeOrder,
     OfCluster,
@@ -247,6 +248,7 @@ class History:
     orders: list[NodeOrder] = field(default_factory=list)
     log_dirs: dict[str, str] = field(default_factory=dict)  # id -> the name of its node
     states_at_end: dict[str, str] = field(default_factory=dict)  # of the nodes, by name
+    metadata_at_end: list[MetadataAtEnd] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     surprises: list[Surprise] = field(default_factory=list)
 
@@ -321,7 +323,7 @@ def _take_of_cluster(history: History, op: OfCluster) -> None:
             history.producer_ids.append(op)
         case Restore():
             history.restores.append(op)
-        case NodeOrder() | LogDir() | NodeAtEnd():
+        case NodeOrder() | LogDir() | NodeAtEnd() | MetadataAtEnd():
             _take_of_node(history, op)
         case Fault():
             history.faults.append(op)
@@ -337,6 +339,8 @@ def _take_of_node(history: History, op: OfNode) -> None:
             history.log_dirs[op.directory_id] = op.node
         case NodeAtEnd():
             history.states_at_end[op.node] = op.state
+        case MetadataAtEnd():
+            history.metadata_at_end.append(op)
 
 
 def _tell_of_topics(history: History) -> None:

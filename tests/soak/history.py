@@ -223,7 +223,21 @@ class Surprise(NamedTuple):
 
 
 OfPartition = Send | Poll | Ended | Bounds | EndOffset | DeleteRecords | Batches
-OfNode = NodeOrder | LogDir | NodeAtEnd
+
+
+class MetadataAtEnd(NamedTuple):
+    """A node's copy of the metadata when the broker has stopped in order.
+
+    ``end``: how many records it has. ``digest``: of all of them. ``epoch``: of its last Controller.
+    """
+
+    node: str
+    epoch: int
+    end: int
+    digest: str
+
+
+OfNode = NodeOrder | LogDir | NodeAtEnd | MetadataAtEnd
 OfCluster = (
     TopicChange | Alive | Setting | SettingAtEnd | ProducerId | Restore | OfNode | Fault | Surprise
 )

@@ -1,4 +1,5 @@
-"""Carries a schedule out: kills, stops and starts processes and nodes, fills and loses disks."""
+"""Carries a schedule out: kills, stops and starts processes and nodes, fills and loses disks, and
+has nodes stopped and drained by command."""
 
 import signal
 import threading
@@ -9,11 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.harness.nodes import ActorProcess, Nodes, send_signal
+from tests.harness.nodes import HEAD, ActorProcess, Nodes, send_signal
 from tests.soak.cluster import DIRS_A_NODE, OTHERS
 from tests.soak.disks import SmallDisk, put_back, take_away
-from tests.soak.history import Fault, Writer
+from tests.soak.history import DRAIN, RETURN, START, STOP, UNDRAIN, Fault, Writer
 from tests.soak.mending import Mender
+from tests.soak.node_orders import NodeOrders
+from tests.soak.old_metadata import OldMetadata
 from tests.soak.schedule import CALM, PAIRS, Planned
 from tests.soak.workers import Workers
 
@@ -25,6 +28,7 @@ VICTIMS = {
     "pause-log": ("LogActor",),
     "pause-manager": ("LogManager",),
     "pause-controller": ("Controller",),
+    "old-metadata": ("Controller",),
 }
 PEACE_S = 2.0
 # How often it is looked whether a raylet has ended by itself.
@@ -52,10 +56,13 @@ class Nemesis:
         *,
         small_disks: Mapping[str, SmallDisk],
         mender: Mender,
+        orders: NodeOrders,
+        old_metadata: OldMetadata,
     ) -> None:
         """``small_disks``: those that can be filled, by the name of their node."""
         self._nodes, self._workers, self._planned, self._writer = nodes, workers, planned, writer
-        self._small_disks, self._mender = small_disks, mender
+        self._small_disks, self._mender, self._orders = small_disks, mender, orders
+        self._old_metadata = old_metadata
         self.missed: Counter[str] = Counter()
         self._later: list[Later] = []
         self._strikes: dict[str, Callable[[Planned], str | None]] = {
@@ -63,8 +70,11 @@ class Nemesis:
             "kill-pair": self._kill_pair,
             "kill-node": self._kill_node,
             "pause-raylet": self._pause_raylet,
+            "stop-node": partial(self._order, STOP, START),
+            "drain-node": partial(self._order, DRAIN, UNDRAIN),
             "fill-disk": self._fill_disk,
             "lose-disk": self._lose_disk,
+            "old-metadata": self._put_old_metadata,
         }
 
     def run(self, stop: threading.Event, heal: Callable[[], None]) -> None:
@@ -73,6 +83,7 @@ class Nemesis:
 
         ``heal`` returns when all partitions serve. The schedule's clock stands still meanwhile.
         """
+        self.keep_metadata()
         started = time.monotonic()
         for fault in self._planned:
             while (left := started + fault.at_s - time.monotonic()) > 0 and not stop.is_set():
@@ -86,6 +97,7 @@ class Nemesis:
                 self._do_due(float("inf"))
                 calm_since = time.monotonic()
                 heal()
+                self.keep_metadata()
                 stop.wait(PEACE_S)
                 started += time.monotonic() - calm_since
             else:
@@ -96,8 +108,8 @@ class Nemesis:
         """Start the nodes again whose raylets have ended by themselves: they were called dead."""
         for name in OTHERS:
             if name in self._nodes.names and self._nodes.has_ended(name):
-                self._tell("return", f"{name}, whose raylet has ended")
-                self._nodes.forget(name)
+                self._nodes.forget(name)  # who looks its id up from now on finds none
+                self._tell(RETURN, f"{name}, whose raylet has ended")
                 self._nodes.add(name)
 
     def _strike(self, fault: Planned) -> None:
@@ -139,19 +151,31 @@ class Nemesis:
 
     def _kill_node(self, fault: Planned) -> str | None:
         name = pick(OTHERS, fault.pick)
-        if name not in self._nodes.names:
+        if name not in self._nodes.names or self._orders.waiting:
             return None
         self._nodes.kill(name)
-        self._plan(fault.for_s, "return", name, partial(self._nodes.add, name))
+        self._plan(fault.for_s, RETURN, name, partial(self._nodes.add, name))
         return name
 
     def _pause_raylet(self, fault: Planned) -> str | None:
         """If it was called dead meanwhile it ends when it goes on, and ``revive`` finds it."""
         name = pick(OTHERS, fault.pick)
-        if name not in self._nodes.names or self._nodes.has_ended(name):
+        if not self._is_up(name) or self._orders.waiting:
             return None
         self._pause(self._nodes.pids(name)[0], fault.for_s, f"raylet of {name}")
         return name
+
+    def _order(self, order: str, undo: str, fault: Planned) -> str | None:
+        """Nobody while an earlier order has not taken effect, or while a node is away."""
+        if self._orders.waiting or not all(self._is_up(name) for name in OTHERS):
+            return None
+        name = pick((HEAD, *OTHERS), fault.pick)
+        self._orders.give(order, name)
+        self._plan(fault.for_s, f"{undo}-node", name, partial(self._orders.give, undo, name))
+        return name
+
+    def _is_up(self, name: str) -> bool:
+        return name in self._nodes.names and not self._nodes.has_ended(name)
 
     # -- disks -------------------------------------------------------------------------------------
 
@@ -177,6 +201,30 @@ class Nemesis:
 
         self._plan(fault.for_s, "put-back", name, come_back)
         return name
+
+    # -- the metadata ------------------------------------------------------------------------------
+
+    def keep_metadata(self) -> None:
+        """A copy of now, unless there is an older one that was not put in place yet."""
+        old = self._old_metadata
+        controller = pick_victim(self._nodes.actors(), "old-metadata", 0.0)
+        if controller is not None and (old.is_used or not old.is_there):
+            old.take(self._nodes.log_dirs(controller.node))
+
+    def _put_old_metadata(self, fault: Planned) -> str | None:
+        """Nobody while anything is away, since its copy of the metadata may be missed then."""
+        controller = pick_victim(self._nodes.actors(), fault.kind, fault.pick)
+        is_all_there = all(self._is_up(name) for name in OTHERS)
+        if self._later or self._orders.waiting or controller is None or not is_all_there:
+            return None
+        if not self._old_metadata.is_there:
+            return None
+        place = self._old_metadata.put_in_place(
+            self._nodes.log_dirs(controller.node),
+            stop=partial(send_signal, controller.pid, signal.SIGSTOP),
+            end=partial(send_signal, controller.pid, signal.SIGKILL),
+        )
+        return None if place is None else f"{place}, {_named(controller)}"
 
     # -- afterwards --------------------------------------------------------------------------------
 

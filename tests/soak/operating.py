@@ -4,6 +4,8 @@
 vanished  a topic that was created and not deleted is gone, or is another one
 undead    a topic that was deleted is there
 undone    a topic's config, a partition's log dir or the number of partitions is not what was set
+outdated  a node's copy of the metadata lacks what that of another node has, though all were in
+          sync when the broker stopped
 reissued  a producer id was given twice: to askers, or to producers whose batches lie on the disks
 ========  ==========================================================================================
 
@@ -18,7 +20,7 @@ from collections.abc import Iterator
 
 from tests.soak.facts import History
 from tests.soak.findings import Finding
-from tests.soak.history import FAIL, INFO, OK, Setting, TopicChange
+from tests.soak.history import FAIL, INFO, OK, MetadataAtEnd, Setting, TopicChange
 
 
 def topics(history: History) -> Iterator[Finding]:
@@ -70,6 +72,26 @@ def _allowed(history: History, requests: list[Setting]) -> set[str] | None:
     last_began = max(one.invoked for one in lasting)
     unknown = {one.value for one in requests if one.outcome == INFO}
     return unknown | {one.value for one in acknowledged if one.completed >= last_began}
+
+
+def outdated(history: History) -> Iterator[Finding]:
+    """A node may have several copies, of which the newest counts."""
+    newest: dict[str, MetadataAtEnd] = {}
+    for copy in sorted(history.metadata_at_end, key=_age):
+        newest[copy.node] = copy
+    best = max(newest.values(), key=_age, default=None)
+    for node, copy in newest.items():
+        if best is not None and copy[1:] != best[1:]:
+            what = f"{_described(copy)}; that of node {best.node} has {_described(best)}"
+            yield Finding("outdated", f"metadata of node {node}", 1, what)
+
+
+def _age(copy: MetadataAtEnd) -> tuple[int, int]:
+    return copy.epoch, copy.end
+
+
+def _described(copy: MetadataAtEnd) -> str:
+    return f"{copy.end} records, epoch {copy.epoch}, digest {copy.digest}"
 
 
 def reissued(history: History) -> Iterator[Finding]:

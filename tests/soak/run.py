@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import raylog
+from raylog.actors.metadata_history import DIGEST_BYTES
 from raylog.actors.runtime.calls import Call
 from raylog.cluster.broker import Broker
+from raylog.cluster.controller.stub import find_controller
+from raylog.cluster.controller.surveying import Surveyor
 from raylog.storage.errors import InvalidConfig, RaylogError
 from raylog.storage.files import RealFileSystem
 from raylog.storage.state.properties import PARTITION_METADATA
@@ -23,18 +26,32 @@ from tests.harness.nodes import HEAD, Nodes, private_bytes, send_signal
 from tests.soak.administering import settings_of, tell_created
 from tests.soak.batches import batches
 from tests.soak.clients import STOP_READING, STOP_SENDING, Worker
-from tests.soak.cluster import SMALL_DISKS, cluster
+from tests.soak.cluster import OTHERS, SMALL_DISKS, cluster
 from tests.soak.consuming import LATEST, read_all, told
 from tests.soak.disks import SmallDisk, small_disks
-from tests.soak.history import OK, Alive, Bounds, Partition, Surprise, TopicChange
+from tests.soak.history import (
+    OK,
+    Alive,
+    Bounds,
+    LogDir,
+    MetadataAtEnd,
+    NodeAtEnd,
+    Partition,
+    Surprise,
+    TopicChange,
+    Writer,
+)
 from tests.soak.mending import Mender
 from tests.soak.nemesis import Nemesis
+from tests.soak.node_orders import NodeOrders
+from tests.soak.obeying import RECOVERY_S
+from tests.soak.old_metadata import OldMetadata
 from tests.soak.plan import BROKER, TOPICS, Stable
 from tests.soak.schedule import Planned
 from tests.soak.workers import READER, ROLES, Workers
 
 NAMESPACE = "soak"
-HEAL_S = 180.0
+HEAL_S = RECOVERY_S
 ANSWER_S = 10.0
 SAMPLE_S = 2.0
 EARLIEST = -2
@@ -95,6 +112,7 @@ class _Run:
         self._folder, self._nodes, self._small = folder, nodes, small
         self._seed, self._planned, self._rate = seed, planned, rate
         self._nemesis: Nemesis | None = None
+        self._orders: NodeOrders | None = None
         self._problems: list[str] = []
         self._peaks: dict[str, int] = {}
         self._healed_s: list[float] = []
@@ -104,11 +122,16 @@ class _Run:
         # Nodes that joined at once; the others are joined by the Controller's watch.
         _wait(lambda: list(broker.nodes().values()) == [None] * 3, "not all three LogManagers run")
         self._me = Worker(broker, self._folder, READER, self._seed)
+        self._tell_log_dirs(broker)
         topics = self._create_topics(broker)
+        orders_history = Writer(self._folder / "orders.history")
         with (
             Workers(self._folder, self._told(topics)) as workers,
             self._watched(),
             Mender(raylog.connect(namespace=NAMESPACE), self._kill_manager) as mender,
+            NodeOrders(
+                raylog.connect(namespace=NAMESPACE), self._nodes.node_id, orders_history
+            ) as self._orders,
         ):
             _wait(workers.are_ready, "not all workers are connected")
             self._nemesis = nemesis = Nemesis(
@@ -118,14 +141,18 @@ class _Run:
                 self._me.writer,
                 small_disks=self._small,
                 mender=mender,
+                orders=self._orders,
+                old_metadata=OldMetadata(self._folder / "old-metadata"),
             )
             self._torment(nemesis, workers, broker, [topic.name for topic in topics])
             self._problems += workers.end(STOP_SENDING, ("produce", "change"))
             self._heal(broker)
             self._problems += workers.end(STOP_READING, ("consume",))
         self._read_all(broker)
+        self._tell_nodes(broker)
         if not broker.stop():
             self._problems.append("the broker did not stop in order")
+        self._tell_metadata()
         self._verify()
         for found in batches(self._folder / "disks"):
             self._me.writer.write(found)
@@ -154,6 +181,11 @@ class _Run:
                 )
             )
         return stable
+
+    def _tell_log_dirs(self, broker: Broker) -> None:
+        names = {path: name for name in (HEAD, *OTHERS) for path in self._nodes.log_dirs(name)}
+        for log_dir in broker.log_dirs():
+            self._me.writer.write(LogDir(log_dir.directory_id, names[log_dir.path]))
 
     def _told(self, topics: list[Stable]) -> dict[str, Any]:
         """What the workers must know."""
@@ -220,7 +252,8 @@ class _Run:
             nonlocal said
             if self._nemesis is not None:
                 self._nemesis.revive()
-            unwell = self._unwell(broker, topics)
+            waiting = "" if self._orders is None else self._orders.waiting
+            unwell = waiting or self._unwell(broker, topics)
             if unwell not in (None, said):
                 print(f"after {time.monotonic() - started:.1f} s: {unwell}", flush=True)
                 said = str(unwell)
@@ -246,9 +279,15 @@ class _Run:
                         return f"{topic}-{place.partition}: {place.problem}"
                     handle = broker.partition(topic, place.partition, timeout_s=0)
                     Call(handle.offsets.remote(), f"{topic}-{place.partition}").get(ANSWER_S)
-            return None
+            return _unwell_metadata()
         except RaylogError as error:
             return f"{type(error).__name__}: {error}"
+
+    def _tell_nodes(self, broker: Broker) -> None:
+        names = {self._nodes.node_id(name): name for name in (HEAD, *OTHERS)}
+        for node in self._me.patiently(broker.describe_nodes):
+            if node.node_id in names:
+                self._me.writer.write(NodeAtEnd(names[node.node_id], node.state))
 
     def _read_all(self, broker: Broker) -> None:
         me = self._me
@@ -287,6 +326,17 @@ class _Run:
                 break
         me.writer.write(Bounds(partition, me.patiently(lambda: offset(EARLIEST)), end_behind))
 
+    def _tell_metadata(self) -> None:
+        surveyor = Surveyor(RealFileSystem())
+        for name in (HEAD, *OTHERS):
+            for found in surveyor.survey("", self._nodes.log_dirs(name), node=name):
+                if found.problem:
+                    self._problems.append(f"{found.path}: {found.problem}")
+                elif found.copy is not None:
+                    epoch, end = found.copy.controller_epoch, found.copy.end
+                    digest = found.copy.digests[-DIGEST_BYTES:].hex()
+                    self._me.writer.write(MetadataAtEnd(name, epoch, end, digest))
+
     def _verify(self) -> None:
         fs = RealFileSystem()
         for metadata in sorted((self._folder / "disks").rglob(PARTITION_METADATA)):
@@ -298,6 +348,17 @@ class _Run:
                 continue
             found = [problem for report in reports for problem in report.problems]
             self._problems += [f"{folder}: {problem}" for problem in found]
+
+
+def _unwell_metadata() -> str | None:
+    """Whose copy of the metadata is not in sync; None if all are."""
+    controller = find_controller(NAMESPACE)
+    if controller is None:
+        return "there is no Controller"
+    for copy in controller.metadata_copies().get(ANSWER_S):
+        if not copy.is_in_sync:
+            return f"the metadata of node {copy.node[:8]}: {copy.problem or f'it has {copy.end}'}"
+    return None
 
 
 def _wait(condition: Callable[[], bool], what: str, why_not: Callable[[], object] = str) -> None:

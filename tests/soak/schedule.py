@@ -15,7 +15,13 @@ pause-raylet      SIGSTOP to the raylet of a node but the head, SIGCONT after up
                   ends, and the node is started again
 kill-client       SIGKILL to a process that sends or reads; another takes its place
 kill-node         a whole node but the head, which comes back with its dirs after a moment
+stop-node         a node is stopped by command (``raylog node stop``), and started again by command
+                  after a moment; also the head
+drain-node        a node gets no new partition for a moment (``raylog node drain``, ``--undo``)
 fill-disk         a node's disk has no room for up to half a minute
+old-metadata      an older copy of the metadata replaces that on the Controller's node, and the
+                  Controller is killed, as when an old disk comes back. Directly behind a calm, when
+                  the copies of the other nodes have everything
 lose-disk         a log dir is gone, and a file in its place, for up to half a minute; then it is
                   put back, and an operator says so
 ================  ==================================================================================
@@ -39,8 +45,11 @@ WEIGHTS = {
     "pause-raylet": 1,
     "kill-client": 1,
     "kill-node": 2,
+    "stop-node": 2,
+    "drain-node": 1,
     "fill-disk": 2,
     "lose-disk": 2,
+    "old-metadata": 6,  # of the few that come directly behind a calm
 }
 # Of which kinds the two of a kill-pair are.
 PAIRS = tuple(combinations(("kill-log", "kill-manager", "kill-controller", "kill-helper"), 2))
@@ -54,18 +63,25 @@ LASTS_S = {
     "pause-controller": (1.0, LONGEST_PAUSE_S),
     "pause-raylet": (10.0, LONGEST_PAUSE_S),  # longer than it takes to call it dead
     "kill-node": (2.0, 12.0),
+    "stop-node": (2.0, 12.0),
+    "drain-node": (3.0, 12.0),
     "fill-disk": (2.0, 30.0),
     "lose-disk": (2.0, 30.0),
 }
 # They may last longer than it takes until the next calm.
 LONG = ("pause-manager", "pause-controller", "pause-raylet", "fill-disk", "lose-disk")
-# One of each group at a time. Of the first group: one node at most is away. A node that is stopped
-# in order, by command, would be of this group.
-ALONE = (("kill-node", "pause-raylet"), ("fill-disk",), ("lose-disk",))
+# One of each group at a time. Of the first group: one node at most is away, or gets no partitions.
+ALONE = (
+    ("kill-node", "pause-raylet", "stop-node", "drain-node"),
+    ("fill-disk",),
+    ("lose-disk",),
+)
 # A machine that is too slow for the schedule would never serve: now and then all must heal before
 # it goes on.
 CALM = "calm"
 CALM_EVERY_S = 30.0
+# These need that nothing is away, and come first behind a calm.
+BEHIND_CALM = ("old-metadata",)
 # What was away and has come back is left alone so long by its group.
 REST_S = 8.0
 
@@ -90,7 +106,7 @@ def schedule(
     ``longest_pause_s``: of these.
     """
     rng = random.Random(seed)
-    early = rng.sample(list(WEIGHTS), len(WEIGHTS))
+    early = sorted(rng.sample(list(WEIGHTS), len(WEIGHTS)), key=BEHIND_CALM.__contains__)
     planned: list[Planned] = []
     at_s, calm_s, all_over_s = 0.0, CALM_EVERY_S, 0.0
     free_s = dict.fromkeys(ALONE, 0.0)
@@ -101,6 +117,8 @@ def schedule(
         excluded = [kind for group in ALONE if at_s < free_s[group] for kind in group]
         if at_s > calm_s:
             excluded.extend(LONG)
+        if not planned or planned[-1].kind != CALM:
+            excluded.extend(BEHIND_CALM)
         kind = _choose(rng, early, excluded)
         for_s = _duration_s(rng, kind, longest_pause_s)
         for group in ALONE:

@@ -11,6 +11,7 @@ from tests.soak.__main__ import SHORT_MINUTES, SHORT_PAUSE_S, SHORT_SEED
 from tests.soak.nemesis import pick_pair, pick_victim
 from tests.soak.schedule import (
     ALONE,
+    BEHIND_CALM,
     CALM,
     LASTS_S,
     LONG,
@@ -90,6 +91,15 @@ def test_there_is_a_calm_each_half_minute_or_behind_the_faults_that_last_longer(
         if fault.kind in LONG:
             all_run_s = max(all_run_s, round(fault.at_s + fault.for_s, 3))
             assert fault.at_s <= before_s + 30, "no long fault begins while a calm is due"
+
+
+@given(SEEDS)
+@settings(deadline=None)
+def test_what_needs_all_nodes_comes_directly_behind_a_calm(seed: int) -> None:
+    planned = schedule(seed, 600)
+    behind = [before.kind for before, fault in pairwise(planned) if fault.kind in BEHIND_CALM]
+    assert planned[0].kind not in BEHIND_CALM
+    assert set(behind) == {CALM}
 
 
 @pytest.mark.parametrize("group", ALONE)

@@ -14,6 +14,7 @@ from tests.soak.history import (
     Batches,
     Bounds,
     DeleteRecords,
+    MetadataAtEnd,
     Op,
     Partition,
     ProducerId,
@@ -58,6 +59,10 @@ def cut(before: int, outcome: str = OK) -> DeleteRecords:
     return DeleteRecords(HERE, before, 5, 6, outcome)
 
 
+def metadata(node: str, epoch: int, end: int, digest: str) -> MetadataAtEnd:
+    return MetadataAtEnd(node, epoch, end, digest)
+
+
 def lying(offsets: list[int], producer_ids: list[int], at: Partition = HERE) -> Batches:
     return Batches(at, ints(offsets), ints(producer_ids))
 
@@ -76,6 +81,14 @@ PLANTED: dict[str, list[list[Op]]] = {
         [sets(1, 0, 1), sets(2, 2, 3), Restore(4, 5, 6), is_now(1)],
         # done when the restore was over
         [sets(1, 0, 1), Restore(0, 5, 6), sets(2, 6, 8), is_now(1)],
+    ],
+    "outdated": [
+        [metadata("head", 2, 9, "x"), metadata("one", 2, 8, "y")],
+        [metadata("head", 1, 9, "x"), metadata("one", 2, 8, "y")],
+        # as many records, but others
+        [metadata("head", 2, 9, "x"), metadata("one", 2, 9, "y")],
+        # none of the copies of a node has all
+        [metadata("head", 2, 9, "x"), metadata("one", 2, 8, "y"), metadata("one", 1, 9, "z")],
     ],
     "reissued": [
         [given(7), given(8), given(7, "b")],
@@ -139,6 +152,8 @@ LAWFUL: list[list[Op]] = [
     # topics that a restore undid, and brought back
     [created(invoked=3), Restore(2, 7, 8)],
     [created(), deleted(invoked=3), Restore(2, 7, 8), Alive("t", "id-1", 1)],
+    # a node has another copy of long ago, in a log dir that was away
+    [metadata("one", 1, 4, "y"), metadata("head", 2, 9, "x"), metadata("one", 2, 9, "x")],
     # logs without records
     [*EMPTY],
     [created(DELETE), Alive("t", "id-1", 1), final([], []), Bounds(HERE, 3, 3)],

@@ -1,17 +1,24 @@
 """The nemesis carries its schedule out: what it takes away comes back."""
 
+import signal
+import subprocess
 import threading
 from pathlib import Path
 from typing import cast
 
-from tests.harness.nodes import ActorProcess, Nodes
+import pytest
+
+from tests.harness.nodes import HEAD, ActorProcess, Nodes
 from tests.soak.cluster import DIRS_A_NODE, OTHERS
 from tests.soak.disks import SmallDisk
-from tests.soak.history import Fault, Writer, read
+from tests.soak.history import DRAIN, START, STOP, UNDRAIN, Fault, Writer, read
 from tests.soak.mending import Mender
 from tests.soak.nemesis import Nemesis
+from tests.soak.node_orders import NodeOrders
+from tests.soak.old_metadata import OldMetadata
 from tests.soak.schedule import Planned
 from tests.soak.workers import Workers
+from tests.unit.soak import test_node_orders
 from tests.unit.soak.test_mending import Broker
 
 
@@ -22,16 +29,20 @@ class FakeNodes:
         self.names = list(OTHERS)
         self.ended: set[str] = set()
         self.done: list[str] = []
+        self.alive: list[ActorProcess] = []
         self._disks = disks
-        for name in self.names:
+        for name in (HEAD, *self.names):
             for log_dir in self.log_dirs(name):
                 Path(log_dir).mkdir(parents=True)
 
     def log_dirs(self, name: str) -> list[str]:
         return [str(self._disks / name / dir) for dir in DIRS_A_NODE]
 
+    def node_id(self, name: str) -> str | None:
+        return f"id of {name}" if name in (HEAD, *self.names) else None
+
     def actors(self) -> list[ActorProcess]:
-        return []
+        return self.alive
 
     def has_ended(self, name: str) -> bool:
         return name in self.ended
@@ -68,6 +79,10 @@ class Stage:
         self.folder, self.nodes = folder, FakeNodes(folder / "disks")
         self.broker = Broker()
         self.mender = Mender(self.broker, lambda _: None)
+        self.operator = test_node_orders.Broker()
+        self.orders = NodeOrders(
+            self.operator, self.nodes.node_id, Writer(folder / "orders.history")
+        )
         disks = {"two": cast(SmallDisk, FakeDisk(self.nodes.done))} if can_fill else {}
         self.nemesis = Nemesis(
             cast(Nodes, self.nodes),
@@ -76,7 +91,15 @@ class Stage:
             Writer(folder / "w0.history"),
             small_disks=disks,
             mender=self.mender,
+            orders=self.orders,
+            old_metadata=OldMetadata(folder / "kept"),
         )
+
+    def obey(self) -> list[str]:
+        """What the operator does of what he was told."""
+        while self.orders.waiting:
+            assert self.orders.obey()
+        return self.operator.asked
 
     def run(self) -> list[tuple[str, str]]:
         """What the history tells of it."""
@@ -132,3 +155,82 @@ def test_a_node_that_is_away_is_not_struck_again(tmp_path: Path) -> None:
     stage.run()
     assert stage.nodes.done == ["kill one", "add one"]
     assert stage.nemesis.missed == {"pause-raylet": 1, "kill-node": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "pick", "order", "undo", "name"),
+    [
+        ("stop-node", 0.1, STOP, START, HEAD),
+        ("stop-node", 0.5, STOP, START, "one"),
+        ("drain-node", 0.9, DRAIN, UNDRAIN, "two"),
+    ],
+)
+def test_what_is_ordered_of_a_node_is_undone(
+    tmp_path: Path, kind: str, pick: float, order: str, undo: str, name: str
+) -> None:
+    stage = Stage(tmp_path, Planned(0, kind, pick, 60))
+    assert stage.run() == [(kind, name), (f"{undo}-node", name)]
+    assert stage.obey() == [f"{order} id of {name}", f"{undo} id of {name}"]
+
+
+def test_while_an_order_has_not_taken_effect_no_node_is_struck(tmp_path: Path) -> None:
+    kinds = ("drain-node", "stop-node", "kill-node", "pause-raylet")
+    stage = Stage(tmp_path, *(Planned(0, kind, 0.9, 60) for kind in kinds))
+    assert stage.run() == [("drain-node", "two"), ("undrain-node", "two")]
+    assert stage.nemesis.missed == dict.fromkeys(kinds[1:], 1)
+
+
+def test_while_a_node_is_away_no_other_one_is_stopped(tmp_path: Path) -> None:
+    strikes = [Planned(0, "kill-node", 0.1, 60), Planned(0, "stop-node", 0.9, 60)]
+    stage = Stage(tmp_path, *strikes)
+    stage.run()
+    assert stage.obey() == []
+    assert stage.nemesis.missed == {"stop-node": 1}
+
+
+class Controller:
+    """A process that can be stopped and killed, and metadata on the disk of the head."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.process = subprocess.Popen(["sleep", "600"])
+        self.metadata = Path(stage.nodes.log_dirs(HEAD)[0]) / "__cluster_metadata-0"
+        self.metadata.mkdir()
+        stage.nodes.alive = [ActorProcess(HEAD, self.process.pid, "Controller")]
+
+    def __enter__(self) -> "Controller":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def test_the_metadata_is_that_of_before_and_the_controller_is_killed(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Planned(0, "old-metadata", 0.5, 0))
+    with Controller(stage) as controller:
+        (controller.metadata / "old").touch()
+        stage.nemesis.keep_metadata()
+        (controller.metadata / "new").touch()
+        ((kind, target),) = stage.run()
+        assert (kind, controller.process.wait(60)) == ("old-metadata", -signal.SIGKILL)
+        assert target.startswith(f"{controller.metadata}, Controller ")
+        assert [path.name for path in controller.metadata.iterdir()] == ["old"]
+
+
+def test_a_copy_that_was_not_put_in_place_yet_is_kept_for_later(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    with Controller(stage) as controller:
+        (controller.metadata / "old").touch()
+        stage.nemesis.keep_metadata()
+        (controller.metadata / "new").touch()
+        stage.nemesis.keep_metadata()
+        assert [path.name for path in (tmp_path / "kept").iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize("kind", ["kill-node", "stop-node", "lose-disk"])
+def test_while_anything_is_away_the_metadata_stays(tmp_path: Path, kind: str) -> None:
+    stage = Stage(tmp_path, Planned(0, kind, 0.5, 60), Planned(0, "old-metadata", 0.5, 0))
+    with Controller(stage) as controller:
+        stage.run()
+        assert stage.nemesis.missed == {"old-metadata": 1}
+        assert controller.process.poll() is None

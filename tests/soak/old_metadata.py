@@ -1,0 +1,75 @@
+"""An older copy of the metadata in the place of the newest one, as when an old disk comes back.
+
+The copies of the other nodes have what it lacks, so nothing may be lost by it. The Controller must
+not notice the change while it writes: it is stopped before, and ended behind it.
+"""
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from raylog.storage.log_dir import METADATA_PARTITION
+
+
+class OldMetadata:
+    """One copy of the metadata. ``folder``: where it is kept; not in a log dir."""
+
+    def __init__(self, folder: Path) -> None:
+        self._copy = folder
+        self.is_used = False
+
+    @property
+    def is_there(self) -> bool:
+        return self._copy.is_dir()
+
+    def take(self, log_dirs: Sequence[str]) -> bool:
+        """Copy what lies in these log dirs, whoever writes it; False if it could not be read whole.
+
+        The one from before is kept then.
+        """
+        source = _newest(log_dirs)
+        if source is None:
+            return False
+        new = self._copy.with_name(f"{self._copy.name}.new")
+        try:
+            shutil.copytree(source, new)
+        except OSError:  # a file was renamed meanwhile
+            shutil.rmtree(new, ignore_errors=True)
+            return False
+        shutil.rmtree(self._copy, ignore_errors=True)
+        new.rename(self._copy)
+        self.is_used = False
+        return True
+
+    def put_in_place(
+        self, log_dirs: Sequence[str], stop: Callable[[], object], end: Callable[[], object]
+    ) -> Path | None:
+        """Replace what lies in these log dirs; returns where, or None if nothing does.
+
+        ``stop`` and ``end``: the process that writes there.
+        """
+        place = _newest(log_dirs)
+        if place is None:
+            return None
+        beside = place.parent.parent  # on the same disk, so that a rename is enough
+        newest, old = beside / "newest-metadata", beside / "old-metadata"
+        shutil.copytree(self._copy, old)
+        stop()
+        try:
+            place.rename(newest)
+            old.rename(place)
+        finally:
+            end()
+        shutil.rmtree(newest)
+        self.is_used = True
+        return place
+
+
+def _newest(log_dirs: Sequence[str]) -> Path | None:
+    """The folder that was written last. A dir that was away may have one of long ago."""
+    folders = [Path(log_dir) / str(METADATA_PARTITION) for log_dir in log_dirs]
+    return max((one for one in folders if one.is_dir()), key=_written_at, default=None)
+
+
+def _written_at(folder: Path) -> float:
+    return max((path.stat().st_mtime for path in folder.glob("*.log")), default=0.0)
