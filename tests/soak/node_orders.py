@@ -78,19 +78,21 @@ class NodeOrders:
         return False
 
     def _try(self, given: Given, node_id: str) -> bool:
-        invoked, outcome = time.monotonic_ns(), INFO
+        """Whether it has taken effect. Of a node that is away only its record has."""
+        invoked, outcome, is_done = time.monotonic_ns(), INFO, False
         try:
             told = self._command(given.order, node_id)
-            if told.waits_for:
-                print(f"node {given.order} {given.node}: {told.waits_for}", flush=True)
-            else:
+            is_done = not told.waits_for
+            if is_done and told.node_id is not None:
                 outcome = OK
+            else:
+                why = told.waits_for or "it is away"
+                print(f"node {given.order} {given.node}: {why}", flush=True)
         except RaylogError as error:
             print(f"node {given.order} {given.node}: {type(error).__name__}: {error}", flush=True)
-        self._writer.write(
-            NodeOrder(given.order, given.node, invoked, time.monotonic_ns(), outcome)
-        )
-        return outcome == OK
+        op = NodeOrder(given.order, given.node, invoked, time.monotonic_ns(), outcome)
+        self._writer.write(op)
+        return is_done
 
     def _command(self, order: str, node_id: str) -> NodeDescription:
         if order == STOP:

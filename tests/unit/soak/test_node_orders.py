@@ -16,6 +16,7 @@ class Broker:
         self.asked: list[str] = []
         self.error: RaylogError | None = None
         self.waits_for = ""
+        self.away: set[str] = set()
 
     def stop_node(self, node: str) -> NodeDescription:
         return self._answer(f"stop {node}", node)
@@ -30,7 +31,8 @@ class Broker:
         self.asked.append(asked)
         if self.error is not None:
             raise self.error
-        return NodeDescription(node, node, "online", waits_for=self.waits_for)
+        node_id = None if node in self.away else node
+        return NodeDescription(node, node_id, "online", waits_for=self.waits_for)
 
 
 class Operator:
@@ -99,3 +101,14 @@ def test_a_node_that_comes_back_meanwhile_is_known_by_its_new_id(tmp_path: Path)
     operator.ids["one"], operator.broker.error = "id-3", None
     assert operator.orders.obey()
     assert operator.broker.asked == ["start id-1", "start id-3"]
+
+
+def test_what_is_ordered_of_a_node_that_is_called_dead_is_not_known_to_be_so(
+    tmp_path: Path,
+) -> None:
+    """Its actors may run. The order is that of a life which is over, so it is not repeated."""
+    operator = Operator(tmp_path)
+    operator.broker.away.add("id-1")
+    operator.orders.give(STOP, "one")
+    assert operator.orders.obey()
+    assert operator.told() == [(STOP, "one", INFO)]
