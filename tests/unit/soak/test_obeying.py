@@ -102,6 +102,9 @@ PLANTED: dict[str, list[list[Op]]] = {
 LAWFUL: list[list[Op]] = [
     [*HOME, *STOPPED, LAST, NodeAtEnd("one", "online")],
     [*HOME, *DRAINED, LAST, NodeAtEnd("one", "online")],
+    # nobody has started it, or ended its drain
+    [*HOME, order(STOP, 10, 20), NodeAtEnd("one", "stopped")],
+    [*HOME, order(DRAIN, 10, 20), NodeAtEnd("one", "draining")],
     # a drained node serves, and so does the other one
     [*HOME, *DRAINED, asked(21, 29)],
     [*EMPTY, lies("d3", 21, 29), *STOPPED, asked(21, 29)],

@@ -154,6 +154,7 @@ LAWFUL: list[list[Op]] = [
     [created(), deleted(invoked=3), Restore(2, 7, 8), Alive("t", "id-1", 1)],
     # a node has another copy of long ago, in a log dir that was away
     [metadata("one", 1, 4, "y"), metadata("head", 2, 9, "x"), metadata("one", 2, 9, "x")],
+    [metadata("one", 2, 9, "x"), metadata("head", 2, 9, "x"), metadata("one", 1, 4, "y")],
     # logs without records
     [*EMPTY],
     [created(DELETE), Alive("t", "id-1", 1), final([], []), Bounds(HERE, 3, 3)],
