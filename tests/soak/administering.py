@@ -101,7 +101,7 @@ def _extend(worker: Worker, topic: Stable) -> None:
 
 def _tell_extended(worker: Worker, extended: TopicDescription, total: int, invoked: int) -> None:
     """Take down where the new partition is. ``invoked``: before it was known not to be there."""
-    place = extended.partitions[total - 1]
+    (place,) = [place for place in extended.partitions if place.partition == total - 1]
     what, value = place_of(place.partition), str(place.directory_id)
     worker.writer.write(
         Setting(extended.name, extended.topic_id, what, value, invoked, time.monotonic_ns(), OK)
