@@ -11,15 +11,22 @@ One Controller has an epoch, and writes its records in one order. So of two copi
 epoch, one has all records of that epoch that the other has. Two that end apart have parted where
 the last epoch that both have ends in one of them (KIP-101). If the digests differ there, two
 Controllers have had one epoch.
+
+**Without the first records.** From the record behind that of level CHAINED_LEVEL on, a digest is
+made of the one before and the record, and of nothing else. So a history can go on from a point that
+a snapshot has noted (``HistoryPoint``), and its digests are those of who has all records. What lies
+before the point it does not know. At a lower level a digest is made of all records at once, as an
+older raylog makes it.
 """
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgpack
 
+from raylog.actors.levels import CHAINED_LEVEL
 from raylog.storage.errors import CorruptRecord
 from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.wire import message
@@ -38,17 +45,44 @@ class EpochStart(NamedTuple):
     first: int
 
 
-class MetadataHistory:
-    """The records of one copy, from the first one on. It keeps 8 bytes of each.
+class HistoryPoint(NamedTuple):
+    """Where a history goes on, for who has not the records before.
 
-    ``cluster_id``: of the cluster whose metadata it is; empty while it has no record.
+    ``end``: how many these are. ``digest``: of all of them. ``ruled_from``, ``copies_at``: the
+    numbers of the first and the last record that says which copies are in sync; -1 for none.
     """
 
-    def __init__(self, values: Iterable[bytes] = ()) -> None:
-        self.cluster_id = ""
+    cluster_id: str
+    end: int
+    digest: bytes
+    epochs: tuple[EpochStart, ...] = ()
+    ruled_from: int = -1
+    copies_at: int = -1
+
+    @property
+    def latest_epoch(self) -> int:
+        """Of the last Controller."""
+        return self.epochs[-1].epoch if self.epochs else OLD_EPOCH
+
+
+class MetadataHistory:
+    """The records of one copy, from the first one on, or from ``begin``. 8 bytes of each are kept.
+
+    ``cluster_id``: of the cluster whose metadata it is; empty while it has no record.
+    ``ruled_from``, ``copies_at``: as of ``HistoryPoint``. ``is_chained``: whether it can be gone on
+    with from its end by who has only that point.
+    """
+
+    def __init__(self, values: Iterable[bytes] = (), begin: HistoryPoint | None = None) -> None:
+        """``values``: of the records from ``begin`` on."""
+        point = begin or HistoryPoint(cluster_id="", end=0, digest=b"")
+        self.begin = point
+        self.cluster_id = point.cluster_id
+        self.ruled_from, self.copies_at = point.ruled_from, point.copies_at
+        self.is_chained = begin is not None
         self._hash = hashlib.blake2b(digest_size=DIGEST_BYTES)
         self._digests = bytearray()
-        self._epochs: list[EpochStart] = []
+        self._epochs = list(point.epochs)
         for value in values:
             self.add(value)
 
@@ -56,24 +90,44 @@ class MetadataHistory:
         """One more record: its value in the log. Raises CorruptRecord where it is none."""
         try:
             fields = msgpack.unpackb(value)
-            if fields["kind"] == "cluster":
-                self.cluster_id = fields["id"]
-            elif fields["kind"] == "controller":
-                self._epochs.append(EpochStart(fields["epoch"], self.end))
+            is_chaining = self._note(fields)
         except (KeyError, TypeError, ValueError) as error:
             why = f"record {self.end} is none of the metadata ({error!r})"
             raise CorruptRecord(str(METADATA_PARTITION), why) from error
+        if self.is_chained:
+            self._hash = hashlib.blake2b(self.digest_at(self.end), digest_size=DIGEST_BYTES)
         self._hash.update(len(value).to_bytes(8, "big") + value)
         self._digests += self._hash.digest()
+        self.is_chained = self.is_chained or is_chaining
+
+    def _note(self, fields: Mapping[str, Any]) -> bool:
+        """Keep what a record says; returns whether the digests behind it are chained."""
+        kind = fields["kind"]
+        if kind == "cluster":
+            self.cluster_id = fields["id"]
+        elif kind == "controller":
+            self._epochs.append(EpochStart(fields["epoch"], self.end))
+        elif kind == "copies":
+            self.copies_at = self.end
+            if self.ruled_from < 0:
+                self.ruled_from = self.end
+        elif kind == "level":
+            return bool(fields["level"] >= CHAINED_LEVEL)
+        return False
+
+    @property
+    def start(self) -> int:
+        """How many records come before those that it knows."""
+        return self.begin.end
 
     @property
     def end(self) -> int:
         """How many records there are."""
-        return len(self._digests) // DIGEST_BYTES
+        return self.start + len(self._digests) // DIGEST_BYTES
 
     @property
     def digests(self) -> bytes:
-        """At each record, in order."""
+        """At each record that it knows, in order."""
         return bytes(self._digests)
 
     @property
@@ -87,8 +141,23 @@ class MetadataHistory:
         return self._epochs[-1].epoch if self._epochs else OLD_EPOCH
 
     def digest_at(self, end: int) -> bytes:
-        """Of the first ``end`` records; empty where these are none."""
-        return bytes(self._digests[max(0, end - 1) * DIGEST_BYTES : end * DIGEST_BYTES])
+        """Of the first ``end`` records; empty where it does not know it."""
+        if end == self.start:
+            return self.begin.digest
+        place = max(0, end - self.start) * DIGEST_BYTES
+        return bytes(self._digests[max(0, place - DIGEST_BYTES) : place])
+
+    def point(self) -> HistoryPoint:
+        """Its end, for who goes on there; it must be chained."""
+        assert self.is_chained, "its digests are made of all records"
+        return HistoryPoint(
+            cluster_id=self.cluster_id,
+            end=self.end,
+            digest=self.digest_at(self.end),
+            epochs=self.epochs,
+            ruled_from=self.ruled_from,
+            copies_at=self.copies_at,
+        )
 
 
 def epoch_at(epochs: Sequence[EpochStart], record: int) -> int:

@@ -59,12 +59,12 @@ class Desired:
     is the only one. ``copy_dirs``: the ids of their log dirs, in that order. ``is_all_stopped``:
     whether the last record says that the broker was stopped in order. ``broker``: the broker's
     config; None while it is that of its start. ``level``: what the cluster may write
-    (``actors/levels.py``).
+    (``actors/levels.py``). ``controller``: the record of the last Controller; None before the first.
     """
 
     cluster_id: str = ""
     level: int = FIRST_LEVEL
-    controller_epoch: int = 0
+    controller: ControllerRecord | None = None
     copies: tuple[str, ...] = ()
     copy_dirs: tuple[str, ...] = ()
     is_all_stopped: bool = False
@@ -94,7 +94,7 @@ class Desired:
             case ClusterRecord():
                 self.cluster_id = record.cluster_id
             case ControllerRecord():
-                self.controller_epoch = record.epoch
+                self.controller = record
             case NodeRecord():
                 self.nodes[record.key] = record
                 self.next_kafka_id = max(self.next_kafka_id, record.kafka_id + 1)
@@ -188,6 +188,16 @@ class Desired:
             del self._left_at[node][record.log]
 
     # -- questions ---------------------------------------------------------------------------------
+
+    @property
+    def controller_epoch(self) -> int:
+        """Of the last Controller; 0 before the first."""
+        return 0 if self.controller is None else self.controller.epoch
+
+    @property
+    def removed_topics(self) -> tuple[str, ...]:
+        """The ids of the topics that were removed last, the oldest first."""
+        return tuple(self._removed)
 
     def first_producer_id(self) -> int:
         """A producer id from which on none is in use, in whichever history of the metadata."""

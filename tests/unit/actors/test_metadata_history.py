@@ -1,9 +1,13 @@
 """Digests and epochs of the metadata's records: where two copies part."""
 
+import hashlib
+
 import pytest
 
+from raylog.actors.levels import CHAINED_LEVEL
 from raylog.actors.metadata_history import EpochStart, MetadataHistory, common_end, epoch_at
 from raylog.cluster.controller.metadata_log import MetadataLog
+from raylog.cluster.controller.records import CopiesRecord, LevelRecord, Record
 from raylog.cluster.controller.surveying import Surveyor
 from raylog.storage.clock import SystemClock
 from raylog.storage.errors import CorruptRecord
@@ -56,3 +60,42 @@ def test_what_is_no_record_is_refused() -> None:
     for value in (b"", b"\xc1", b"\x01", b"\x80"):
         with pytest.raises(CorruptRecord, match="record 0 is none of the metadata"):
             MetadataHistory([value])
+
+
+CHAINED = LevelRecord(level=CHAINED_LEVEL, release="0.2.0")
+COPIES = CopiesRecord(nodes=("a",), directories=("dir",))
+
+
+def test_from_any_point_on_a_history_has_the_digests_of_who_has_all_records() -> None:
+    records: list[Record] = [topic("s"), began(1), COPIES, CHAINED, topic("t"), began(2)]
+    records += [COPIES, topic("u")]
+    pushing = Pushing(*records)
+    whole, values = pushing.history, pushing.values
+    for end in range(5, len(values) + 1):
+        point = MetadataHistory(values[:end]).point()
+        assert (point.end, point.latest_epoch) == (end, epoch_at(whole.epochs, end - 1))
+        later = MetadataHistory(values[end:], begin=point)
+        assert (later.start, later.end) == (end, whole.end)
+        for number in range(end, whole.end + 1):
+            assert later.digest_at(number) == whole.digest_at(number) != b""
+        assert later.digest_at(end - 1) == b""
+        assert later.point() == whole.point()
+    assert (whole.ruled_from, whole.copies_at) == (3, 7)
+
+
+def test_below_that_level_digests_are_those_of_an_older_raylog_and_no_point_is_noted() -> None:
+    plain = Pushing(began(1), LevelRecord(level=CHAINED_LEVEL - 1, release="0.1.0"), topic("t"))
+    assert not plain.history.is_chained
+    hashed = hashlib.blake2b(digest_size=8)
+    for number, value in enumerate(plain.values):
+        hashed.update(len(value).to_bytes(8, "big") + value)
+        assert plain.history.digest_at(number + 1) == hashed.digest()
+    with pytest.raises(AssertionError):
+        plain.history.point()
+
+
+def test_copies_that_differ_anywhere_differ_in_each_digest_behind() -> None:
+    one = Pushing(CHAINED, topic("t"), topic("u"), topic("v")).history
+    other = Pushing(CHAINED, topic("x"), topic("u"), topic("v")).history
+    assert one.digest_at(2) == other.digest_at(2)
+    assert all(one.digest_at(end) != other.digest_at(end) for end in (3, 4, 5))

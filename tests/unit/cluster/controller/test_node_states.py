@@ -37,7 +37,7 @@ def snapshot(
 ) -> Snapshot:
     """One node, that has one log dir."""
     desired = Desired()
-    desired.controller_epoch = EPOCH
+    desired.controller = ControllerRecord(epoch=EPOCH, node="a")
     desired.apply(NodeRecord(key=key, kafka_id=0, port=0, state=wanted))
     desired.apply(DirRecord(directory_id="d", node=key, path="/d", state="online"))
     observed = {} if seen is None else {key: seen}
