@@ -4,7 +4,7 @@ Beside the segments of the metadata log lie its last snapshots. Whoever has one 
 records before its end::
 
     <log dir>/__cluster_metadata-0/
-      00000000000000000120-0000000003.checkpoint      records 0 to 119, the last Controller of epoch 3
+      00000000000000000120-0000000003.checkpoint    records 0 to 119, of epochs up to 3
       00000000000000000250-0000000004.checkpoint
       00000000000000000120.log ...
 
@@ -15,8 +15,8 @@ batches as those of the log are, each with its CRC; its records are numbered fro
     | header | the state, one value a record | footer |
     +--------+-------------------------------+--------+
 
-    header  {kind: snapshot,     v: 1, cluster_id, end, digest, epochs: [[epoch, first]], ruled_from,
-                                 copies_at, next_kafka_id}
+    header  {kind: snapshot,     v: 1, cluster_id, end, digest, epochs: [[epoch, first]],
+                                 ruled_from, copies_at, next_kafka_id}
     footer  {kind: snapshot-end, v: 1, count, digest}   of the values of the state
 
 The values of the state are records of the metadata (``cluster/controller/records.py``), that of the
@@ -118,7 +118,7 @@ def read_snapshot(fs: FileSystem, folder: str, which: SnapshotId) -> MetadataSna
 
 
 class FoundSnapshots(NamedTuple):
-    """``newest``: the newest that can be read; None for none. ``damaged``: why newer ones cannot."""
+    """``newest``: the newest that can be read, or None. ``damaged``: why newer ones cannot."""
 
     newest: MetadataSnapshot | None
     damaged: tuple[str, ...] = ()
@@ -266,6 +266,8 @@ def _fields(value: bytes, kind: str, path: str) -> Mapping[str, Any]:
     if not isinstance(fields, dict) or fields.get("kind") != kind:
         raise CorruptCheckpoint(path, f"it has no {kind} record where one must be")
     if fields.get("v") != VERSION:
-        why = f"a newer raylog wrote a {kind!r} record of version {fields.get('v')}; use that raylog"
+        why = (
+            f"a newer raylog wrote a {kind!r} record of version {fields.get('v')}; use that raylog"
+        )
         raise CorruptRecord(path, why)
     return fields
