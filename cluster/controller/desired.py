@@ -59,7 +59,7 @@ class Desired:
     is the only one. ``copy_dirs``: the ids of their log dirs, in that order. ``is_all_stopped``:
     whether the last record says that the broker was stopped in order. ``broker``: the broker's
     config; None while it is that of its start. ``level``: what the cluster may write
-    (``actors/levels.py``). ``controller``: the record of the last Controller; None before the first.
+    (``actors/levels.py``). ``controller``: of the last Controller; None before the first.
     """
 
     cluster_id: str = ""

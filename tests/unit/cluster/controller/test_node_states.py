@@ -16,6 +16,7 @@ from raylog.cluster.controller.node_states import (
 )
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import (
+    ControllerRecord,
     DirRecord,
     NodeRecord,
     NodeState,
