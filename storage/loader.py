@@ -89,12 +89,15 @@ from raylog.storage.state.producers import ProducerStates
 from raylog.storage.state.properties import read_topic_id, write_topic_id
 
 
-def create_log(fs: FileSystem, folder: str, topic_id: str) -> None:
-    """Make the folder of a new, empty partition, all on disk when this returns."""
+def create_log(fs: FileSystem, folder: str, topic_id: str, base_offset: int = 0) -> None:
+    """Make the folder of a new, empty partition, all on disk when this returns.
+
+    ``base_offset``: of its first record.
+    """
     fs.make_dir(folder)
     write_topic_id(fs, folder, topic_id)
     for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-        fs.write_file(os.path.join(folder, segment_file(0, suffix)), b"")
+        fs.write_file(os.path.join(folder, segment_file(base_offset, suffix)), b"")
     fs.sync_dir(folder)
     fs.sync_dir(os.path.dirname(folder))
 

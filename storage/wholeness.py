@@ -18,10 +18,13 @@ from raylog.storage.names import LOG_SUFFIX, base_offsets, segment_file
 from raylog.storage.records.scan import BASE_OFFSET, LAST_OFFSET, POSITION, scan_batches
 
 
-def check_whole(fs: FileSystem, folder: str) -> None:
-    """Raise LogMissing where records of the metadata are damaged or missing before its end."""
+def check_whole(fs: FileSystem, folder: str, first: int = 0) -> int:
+    """Raise LogMissing where records of the metadata are damaged or missing before its end.
+
+    ``first``: the offset from which on it must have them. Returns where it ends.
+    """
     bases = base_offsets(fs.list_dir(folder))
-    end_offset = 0
+    end_offset = first
     for base_offset in bases:
         name = segment_file(base_offset, LOG_SUFFIX)
         if base_offset != end_offset:
@@ -38,6 +41,7 @@ def check_whole(fs: FileSystem, folder: str) -> None:
         path = os.path.join(folder, name)
         if base_offset != bases[-1] or _has_batch_behind(fs, path, base_offset, scan.end):
             raise LogMissing(folder, _damage(name, scan.end))
+    return end_offset
 
 
 def _has_batch_behind(fs: FileSystem, path: str, base_offset: int, position: int) -> bool:

@@ -48,6 +48,7 @@ from raylog.storage.files import FileSystem, Lock
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.log_dir import METADATA_PARTITION
+from raylog.storage.names import base_offsets
 from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.decode import decode_records
 from raylog.storage.state.controller_epoch import (
@@ -249,7 +250,7 @@ class _OpenCopy:
         try:
             check_whole(fs, folder)
             # Small, and fsynced with each push: all of it is read back from the disk, and checked.
-            self._log = open_log(fs, clock, folder, METADATA_PARTITION, CONFIG)
+            self._log = open_metadata(fs, clock, folder)
         except BaseException:
             self._lock.release()
             raise
@@ -380,6 +381,22 @@ def values_of(batches: Buffer, first: int = 0) -> Iterator[bytes]:
     """The values of the records with numbers from ``first`` on. Raises CorruptRecord."""
     for record in decode_records(batches, start_offset=first):
         yield record.value or b""
+
+
+def open_metadata(fs: FileSystem, clock: Clock, folder: str) -> Log:
+    """The metadata log in a folder, read back from the disk. Raises as ``open_log``."""
+    first = min(base_offsets(fs.list_dir(folder)), default=0)  # what is before is in a snapshot
+    return open_log(fs, clock, folder, METADATA_PARTITION, CONFIG, log_start_offset=first)
+
+
+def forget_before(log: Log, end: int) -> None:
+    """Remove the segments of a metadata log that have no record from ``end`` on."""
+    locks = log.locks
+    with locks.old, locks.flush:
+        log.delete_records(end)
+    with locks.old:
+        log.delete_old_segments()
+    log.purge_deleted()
 
 
 def batches_from(log: Log, first: int, most_bytes: int) -> tuple[bytes, ...]:

@@ -5,6 +5,14 @@ of the Controller's node (``home.py`` says in which). What the records are is in
 and what they add up to in ``desired.py``: the fold belongs to the machine, and this file only makes
 it once, when the log is opened. Where the disk is full, some records may use the metadata's reserve
 (``reserve.py``).
+
+Beside it lie its last two snapshots (``actors/metadata_snapshot.py``). The log begins where the
+older one ends, so that the newer one may be damaged. Each step below leaves what the next opening
+can read, wherever a crash cuts it off::
+
+    write a snapshot of all records, fsync, rename
+    begin a new segment
+    remove the segments before the end of the snapshot before, and then the snapshots before that
 """
 
 import os
@@ -16,7 +24,20 @@ from typing import Any
 
 from raylog.actors.levels import LEVELS, Levels
 from raylog.actors.metadata_history import MetadataHistory
-from raylog.actors.node.metadata_copy import CONFIG, all_batches, batches_from, values_of
+from raylog.actors.metadata_snapshot import (
+    MetadataSnapshot,
+    newest_snapshot,
+    remove_older,
+    write_snapshot,
+)
+from raylog.actors.metadata_start import find_start
+from raylog.actors.node.metadata_copy import (
+    all_batches,
+    batches_from,
+    forget_before,
+    open_metadata,
+    values_of,
+)
 from raylog.actors.partition.locking import lock_patiently
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.putting import put_away, put_copy
@@ -29,6 +50,7 @@ from raylog.cluster.controller.records import (
     encode,
 )
 from raylog.cluster.controller.reserve import PIECE_BYTES, Reserve
+from raylog.cluster.controller.snapshots import desired_of
 from raylog.storage.clock import Clock
 from raylog.storage.errors import (
     DiskFull,
@@ -38,7 +60,7 @@ from raylog.storage.errors import (
     StorageError,
 )
 from raylog.storage.files import FileSystem
-from raylog.storage.loader import create_log, open_log
+from raylog.storage.loader import create_log
 from raylog.storage.log import Log
 from raylog.storage.log_dir import METADATA_PARTITION, make_usable
 from raylog.storage.names import DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, doomed_folder
@@ -47,7 +69,6 @@ from raylog.storage.records.encode import encode_records
 from raylog.storage.records.scan import next_offset
 from raylog.storage.state.controller_epoch import NO_EPOCH
 from raylog.storage.state.properties import random_id, read_meta
-from raylog.storage.wholeness import check_whole
 from raylog.storage.wire import RELEASE
 
 # One read of the replay.
@@ -91,6 +112,7 @@ class MetadataLog:
             make_usable(fs, log_dir)
             _make_folder(fs, self.folder)
         self._failed: StorageError | None = None
+        self._snapshot: MetadataSnapshot | None = None  # of what comes before the records
         if self._open() != self._log.log_end_offset:
             self._close_gaps()
         try:
@@ -107,33 +129,37 @@ class MetadataLog:
         """Keep as ``-stray`` what cannot be read where a new cluster shall begin all the same."""
         try:
             if self._fs.is_dir(self.folder):
-                check_whole(self._fs, self.folder)
+                find_start(self._fs, self.folder)
         except LogMissing:
             put_away(self._fs, self._log_dir, STRAY_DIR_SUFFIX)
 
     def _open(self) -> int:
-        """Lock it, read it back, and fold it; returns how many records it has."""
+        """Lock it, read it back, and fold it; returns how many records were written to it."""
         self._lock = lock_patiently(lambda: self._fs.lock_dir(self.folder))
         try:
-            check_whole(self._fs, self.folder)
+            self._snapshot = find_start(self._fs, self.folder)
             # Every append is flushed, so all of it is read back from the disk at each start and
             # checked: it is small. What a failed fsync has left in the page cache does not count.
-            self._log = open_log(self._fs, self._clock, self.folder, METADATA_PARTITION, CONFIG)
+            self._log = open_metadata(self._fs, self._clock, self.folder)
         except BaseException:
             self._lock.release()
             raise
-        self.desired = Desired()
-        count = 0
+        end = 0 if self._snapshot is None else self._snapshot.point.end
         try:
-            for record in records_of(self._log, self._levels):
-                self.desired.apply(record)
-                count += 1
-            if count:
+            self.desired = self._desired_before()
+            for value in self.values():
+                self.desired.apply(decode(value, self._levels))
+                end += 1
+            if end:
                 self._levels.check(self.desired.level, self.folder)
         except BaseException:
             self._let_go()
             raise
-        return count
+        return end
+
+    def _desired_before(self) -> Desired:
+        """What the records add up to that are in the snapshot only."""
+        return Desired() if self._snapshot is None else desired_of(self._snapshot, self._levels)
 
     def _let_go(self) -> None:
         """Close and unlock it as it is."""
@@ -147,10 +173,12 @@ class MetadataLog:
         here is kept as ``-stray``.
         """
         try:
-            batches = tuple(all_batches(self._log))
+            batches = tuple(all_batches(self._log, self._first))
         finally:
             self._let_go()
-        put_copy(self._fs, self._clock, self._log_dir, batches, is_outdated=False)
+        put_copy(
+            self._fs, self._clock, self._log_dir, batches, is_outdated=False, begin=self._snapshot
+        )
         self._open()
 
     def _known_cluster(self) -> str:
@@ -203,8 +231,18 @@ class MetadataLog:
                 shortage = error.with_traceback(None)
 
     def values(self) -> Iterator[bytes]:
-        """The values of all records, in their order. Raises CorruptRecord."""
-        return _values_of(self._log)
+        """The values of the records that no snapshot has, in their order. Raises CorruptRecord."""
+        return _values_of(self._log, self._first)
+
+    @property
+    def _first(self) -> int:
+        """The number of the first record behind the snapshot with which the log was opened."""
+        return 0 if self._snapshot is None else self._snapshot.point.end
+
+    @property
+    def start(self) -> int:
+        """The number of the first record that it has itself; any thread may ask."""
+        return self._log.log_start_offset
 
     @property
     def end(self) -> int:
@@ -213,7 +251,8 @@ class MetadataLog:
 
     def history(self) -> MetadataHistory:
         """What tells the log from its copies, as it was when it was opened."""
-        return MetadataHistory(self.values())
+        point = None if self._snapshot is None else self._snapshot.point
+        return MetadataHistory(self.values(), begin=point)
 
     @property
     def directory_id(self) -> str:
@@ -228,6 +267,32 @@ class MetadataLog:
         """Whole batches from the record ``first`` on, and before ``end``; any thread may ask."""
         found = batches_from(self._log, first, most_bytes) if first < end else ()
         return tuple(batch for batch in found if read_header(batch).base_offset < end)
+
+    def save(self, snapshot: MetadataSnapshot) -> None:
+        """Write a snapshot of all records, and remove what the one before it has made needless.
+
+        Raises StorageError; what is missing then is done with the next snapshot.
+        """
+        if self._failed is not None:
+            raise copy(self._failed)
+        assert snapshot.point.end == self._log.log_end_offset, "it is of other records"
+        write_snapshot(self._fs, self.folder, snapshot, self._clock.now_ms())
+        self._roll()
+        before = newest_snapshot(self._fs, self.folder, before=snapshot.id).newest
+        if before is None:
+            return
+        forget_before(self._log, before.point.end)
+        remove_older(self._fs, self.folder, before.id)
+
+    def _roll(self) -> None:
+        """Begin a new segment: only whole ones can be removed."""
+        try:
+            self._log.roll()
+        except (DiskFull, OutOfResources):
+            raise
+        except StorageError as error:
+            self._failed = error
+            raise
 
     def make_reserve(self) -> None:
         """Make the reserve whole. Raises as ``Reserve.make``."""
@@ -270,14 +335,8 @@ class MetadataLog:
             self._let_go()
 
 
-def records_of(log: Log, levels: Levels = LEVELS) -> Iterator[Record]:
-    """All records of the metadata log, in their order. Raises as ``decode``."""
-    for value in _values_of(log):
-        yield decode(value, levels)
-
-
-def _values_of(log: Log) -> Iterator[bytes]:
-    offset = 0
+def _values_of(log: Log, offset: int) -> Iterator[bytes]:
+    """The values of the records from an offset on."""
     while (found := log.read(offset, REPLAY_BYTES)).size_bytes:
         batches = found.read()
         behind = next_offset(batches, offset, found.end_offset)

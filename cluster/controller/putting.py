@@ -16,6 +16,7 @@ import os
 import uuid
 from collections.abc import Iterable
 
+from raylog.actors.metadata_snapshot import MetadataSnapshot, write_snapshot
 from raylog.actors.node.metadata_copy import CONFIG
 from raylog.actors.partition.locking import lock_patiently
 from raylog.storage.clock import Clock
@@ -36,18 +37,22 @@ def put_copy(
     batches: Iterable[bytes],
     *,
     is_outdated: bool,
+    begin: MetadataSnapshot | None = None,
 ) -> None:
     """Make these record batches the metadata in ``log_dir``, all on the disk when this returns.
 
-    ``is_outdated``: what was there is an older state of it, so that it may go. Raises LogLocked
-    where a process uses what is there, InvalidLogDir, and StorageError.
+    ``begin``: the snapshot of what comes before them. ``is_outdated``: what was there is an older
+    state of it, so that it may go. Raises LogLocked where a process uses what is there,
+    InvalidLogDir, and StorageError.
     """
     folder = os.path.join(log_dir, str(METADATA_PARTITION))
     made = folder + NEW_SUFFIX
     make_usable(fs, log_dir)
     if fs.is_dir(made):  # of a copy that was cut off
         _remove(fs, made)
-    create_log(fs, made, random_id())
+    create_log(fs, made, random_id(), 0 if begin is None else begin.point.end)
+    if begin is not None:
+        write_snapshot(fs, made, begin, clock.now_ms())
     _write(fs, clock, made, batches)
     if fs.is_dir(folder):
         put_away(fs, log_dir, DELETE_DIR_SUFFIX if is_outdated else STRAY_DIR_SUFFIX)
