@@ -43,6 +43,7 @@ from raylog.actors.metadata_history import DIGEST_BYTES, EpochStart, HistoryPoin
 from raylog.storage.errors import (
     CorruptCheckpoint,
     CorruptRecord,
+    FileGone,
     OutOfResources,
     PlainBatchTooLarge,
     StorageError,
@@ -130,7 +131,7 @@ def newest_snapshot(
     """The newest snapshot in the folder that can be read. This only reads.
 
     ``before``: only those that are older than this one. Raises CorruptRecord where a newer raylog
-    wrote it, and OutOfResources.
+    wrote it, FileGone where it is removed meanwhile, and OutOfResources.
     """
     damaged: list[str] = []
     for which in snapshot_ids(fs.list_dir(folder)):
@@ -138,7 +139,7 @@ def newest_snapshot(
             continue
         try:
             return FoundSnapshots(read_snapshot(fs, folder, which), tuple(damaged))
-        except OutOfResources:
+        except (FileGone, OutOfResources):
             raise
         except (CorruptCheckpoint, StorageError) as error:
             damaged.append(str(error))

@@ -53,7 +53,7 @@ from raylog.actors.errors import (
     OlderMetadata,
     SeveralClusters,
 )
-from raylog.actors.metadata_history import DIGEST_BYTES
+from raylog.actors.metadata_history import DIGEST_BYTES, EpochStart, common_end
 from raylog.cluster.controller.records import METADATA_LOG
 from raylog.cluster.controller.spread import short_key
 from raylog.storage.errors import LogLocked
@@ -67,14 +67,15 @@ class Copy:
     """The metadata as it lies in a log dir.
 
     ``topics``: how many it knows. ``digests``: of each record in order, ``DIGEST_BYTES`` each, of
-    the records up to it. ``controller``, ``controller_dir``: the key of the node of its last
-    Controller, and the id of the log dir where that one had the metadata, empty where it does not
-    say. ``in_sync``: by the id of its log dir, the key of the node of each copy that has every
-    committed record; None where nobody has written it down. A node without a label has another key
-    after each start of Ray, and its log dirs have the same ids. ``ruled_from``: how many records it
-    has before it says for the first time who is in sync; -1 for never. ``is_stopped``: whether it
-    ends with an orderly stop. ``copies_at``: the number of its last record of who is in sync; -1
-    for none.
+    the records up to it. ``first``: how many records come before these, and are in its snapshot
+    only; ``first_digest``: of all of them. ``epochs``: where each Controller began.
+    ``controller``, ``controller_dir``: the key of the node of its last Controller, and the id of
+    the log dir where that one had the metadata, empty where it does not say. ``in_sync``: by the id
+    of its log dir, the key of the node of each copy that has every committed record; None where
+    nobody has written it down. A node without a label has another key after each start of Ray, and
+    its log dirs have the same ids. ``ruled_from``: how many records it has before it says for the
+    first time who is in sync; -1 for never. ``is_stopped``: whether it ends with an orderly stop.
+    ``copies_at``: the number of its last record of who is in sync; -1 for none.
     """
 
     cluster_id: str
@@ -87,15 +88,33 @@ class Copy:
     ruled_from: int = -1
     is_stopped: bool = False
     copies_at: int = -1
+    first: int = 0
+    first_digest: bytes = b""
+    epochs: tuple[EpochStart, ...] = ()
 
     @property
     def end(self) -> int:
-        """How many records it has."""
-        return len(self.digests) // DIGEST_BYTES
+        """How many records it has, with those before its snapshot's end."""
+        return self.first + len(self.digests) // DIGEST_BYTES
+
+    def digest_at(self, end: int) -> bytes:
+        """Of its first ``end`` records; empty where it does not know it."""
+        if end == self.first:
+            return self.first_digest
+        place = max(0, end - self.first) * DIGEST_BYTES
+        return self.digests[max(0, place - DIGEST_BYTES) : place]
+
+    def is_same(self, other: "Copy") -> bool:
+        """Whether both have the same records."""
+        return self.end == other.end and self.begins_with(other)
 
     def begins_with(self, other: "Copy") -> bool:
         """Whether it has all records of another one, and went on from there."""
-        return self.digests.startswith(other.digests)
+        if other.end > self.end:
+            return False
+        if other.end < self.first:  # it has no digest of them
+            return self._parted_at(other) == other.end
+        return self.digest_at(other.end) == other.digest_at(other.end)
 
     def is_past_of(self, newer: "Copy") -> bool:
         """Whether nothing of it counts but what a copy with a higher end or epoch has, too.
@@ -109,19 +128,21 @@ class Copy:
 
     def common_end(self, other: "Copy") -> int:
         """How many records at their beginning are the same."""
-        low, high = 0, min(self.end, other.end)
+        low, high = max(self.first, other.first), min(self.end, other.end)
+        if low > high or self.digest_at(low) != other.digest_at(low):
+            return min(low, self._parted_at(other))
         while low < high:
             middle = (low + high + 1) // 2
-            size = middle * DIGEST_BYTES
             # Each digest is of all records up to it.
-            if (
-                self.digests[size - DIGEST_BYTES : size]
-                == other.digests[size - DIGEST_BYTES : size]
-            ):
+            if self.digest_at(middle) == other.digest_at(middle):
                 low = middle
             else:
                 high = middle - 1
         return low
+
+    def _parted_at(self, other: "Copy") -> int:
+        """The same, by where their Controllers began: right unless two have had one epoch."""
+        return common_end(self.epochs, self.end, other.epochs, other.end)
 
 
 @message

@@ -121,7 +121,7 @@ def _standing(
 def _state(entry: SurveyedDir, best: SurveyedDir) -> str:
     assert entry.copy is not None
     assert best.copy is not None
-    if entry.copy.digests == best.copy.digests:
+    if entry.copy.is_same(best.copy):
         return "newest"
     if best.copy.begins_with(entry.copy):
         return "behind"

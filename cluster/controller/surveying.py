@@ -10,16 +10,20 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from raylog.actors.errors import NewerRecord, UnsupportedLevel
 from raylog.actors.metadata_history import MetadataHistory
+from raylog.actors.metadata_snapshot import MetadataSnapshot
+from raylog.actors.metadata_start import find_start
 from raylog.actors.node.metadata_copy import values_of
 from raylog.cluster.controller.copies import Copy, SurveyedDir
 from raylog.cluster.controller.desired import Desired
-from raylog.cluster.controller.records import ControllerRecord, CopiesRecord, decode
-from raylog.storage.errors import LogLocked, OutOfResources, RaylogError
+from raylog.cluster.controller.records import decode
+from raylog.cluster.controller.snapshots import desired_of
+from raylog.storage.errors import FileGone, LogLocked, OutOfResources, RaylogError
 from raylog.storage.files import FileSystem
 from raylog.storage.log_dir import LOCK_FILE, METADATA_PARTITION
 from raylog.storage.names import LOG_SUFFIX, base_offsets, segment_file
@@ -27,10 +31,11 @@ from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.scan import scan_batches
 from raylog.storage.state.controller_epoch import NO_EPOCH, read_controller_epoch
 from raylog.storage.state.properties import read_meta
-from raylog.storage.wholeness import check_whole
 
 # For all log dirs of a node. A healthy disk takes milliseconds.
 ANSWER_TIMEOUT_S = 10.0
+# A folder whose files are removed while it is read is read again, so often in all.
+MOST_READS = 5
 SILENT = f"it has not answered within {ANSWER_TIMEOUT_S:.0f} s; its disk may hang"
 
 Look = Future[None]
@@ -155,61 +160,74 @@ def _obeyed_epoch(fs: FileSystem, path: str) -> int:
 def _read(fs: FileSystem, folder: str) -> Copy:
     """The metadata in a folder.
 
-    Raises LogMissing as ``check_whole`` does, and NewerRecord or UnsupportedLevel where a newer
-    raylog wrote it.
+    Raises LogMissing and MetadataUnreadable as ``find_start`` does, and NewerRecord or
+    UnsupportedLevel where a newer raylog wrote it.
     """
-    check_whole(fs, folder)
-    reader = CopyReader()
-    for batch in batches_of(fs, folder):
-        for value in values_of(batch):
+    for _ in range(MOST_READS - 1):
+        # Who writes it may remove segments that a snapshot has made needless.
+        with suppress(FileGone):
+            return _read_once(fs, folder)
+    return _read_once(fs, folder)
+
+
+def _read_once(fs: FileSystem, folder: str) -> Copy:
+    begin = find_start(fs, folder)
+    first = 0 if begin is None else begin.point.end
+    reader = CopyReader(begin)
+    for batch in batches_of(fs, folder, first):
+        for value in values_of(batch, first):
             reader.take(value)
     return reader.copy()
 
 
 class CopyReader:
-    """Reads a copy record by record."""
+    """Reads a copy record by record. ``begin``: the snapshot of what comes before these."""
 
-    def __init__(self) -> None:
-        self._desired = Desired()
-        self._history = MetadataHistory()
-        self._controller: ControllerRecord | None = None
-        self._ruled_from = self._copies_at = -1
+    def __init__(self, begin: MetadataSnapshot | None = None) -> None:
+        """Raises as ``desired_of``."""
+        self._desired = Desired() if begin is None else desired_of(begin)
+        self._history = MetadataHistory(begin=None if begin is None else begin.point)
 
     def take(self, value: bytes) -> None:
         """The value of the next record. Raises as ``decode`` does."""
         record = decode(value)
-        if isinstance(record, ControllerRecord):
-            self._controller = record
-        elif isinstance(record, CopiesRecord):
-            self._copies_at = self._history.end
-            if self._ruled_from < 0:
-                self._ruled_from = self._copies_at
         self._history.add(value)
         self._desired.apply(record)
 
     def copy(self) -> Copy:
         """What was read so far."""
-        desired, controller = self._desired, self._controller
-        is_ruled = self._ruled_from >= 0
+        desired, history = self._desired, self._history
+        controller = desired.controller
+        is_ruled = history.ruled_from >= 0
         return Copy(
             cluster_id=desired.cluster_id,
             controller_epoch=desired.controller_epoch,
             topics=len(desired.topics),
-            digests=self._history.digests,
+            digests=history.digests,
             controller="" if controller is None else controller.node,
             controller_dir="" if controller is None else controller.directory,
             in_sync=dict(zip(desired.copy_dirs, desired.copies, strict=True)) if is_ruled else None,
-            ruled_from=self._ruled_from,
+            ruled_from=history.ruled_from,
             is_stopped=desired.is_all_stopped,
-            copies_at=self._copies_at,
+            copies_at=history.copies_at,
+            first=history.start,
+            first_digest=history.digest_at(history.start),
+            epochs=history.epochs,
         )
 
 
-def batches_of(fs: FileSystem, folder: str) -> Iterator[memoryview]:
-    """The record batches in a folder of the metadata, up to a torn end. This only reads."""
-    for base_offset in base_offsets(fs.list_dir(folder)):
+def batches_of(fs: FileSystem, folder: str, first: int = 0) -> Iterator[memoryview]:
+    """The record batches in a folder of the metadata, up to a torn end. This only reads.
+
+    ``first``: only those with records from this one on. Raises FileGone where these are gone.
+    """
+    bases = base_offsets(fs.list_dir(folder))
+    if bases and bases[0] > first:
+        raise FileGone(os.path.join(folder, segment_file(first, LOG_SUFFIX)))
+    for base_offset in bases:
         path = os.path.join(folder, segment_file(base_offset, LOG_SUFFIX))
         content = memoryview(fs.read_file(path))
         whole = content[: scan_batches(content, verify=True).end]
         for position, header in iter_batches(whole):
-            yield whole[position : position + header.size_bytes]
+            if header.last_offset >= first:
+                yield whole[position : position + header.size_bytes]

@@ -1,5 +1,6 @@
 """Which copy of the metadata counts, and where a cluster may begin."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from raylog.actors.errors import (
     OlderMetadata,
     SeveralClusters,
 )
-from raylog.actors.metadata_history import DIGEST_BYTES
+from raylog.actors.metadata_history import DIGEST_BYTES, EpochStart
 from raylog.cluster.controller.copies import (
     Copy,
     Home,
@@ -369,3 +370,70 @@ def test_the_next_epoch_is_higher_than_every_one_that_a_copy_has_promised() -> N
     promised = replace(keeper("b", kept("xyz", 3)), promised_epoch=9)
     found = home(keeper("a", kept("xyz", 3)), promised, own="ray-a")
     assert found == Home(node_id="ray-a", log_dir="/disk", least_epoch=9)
+
+
+# -- copies that begin behind a snapshot -----------------------------------------------------------
+
+
+def cut(whole: Copy, first: int) -> Copy:
+    """The same copy with a snapshot in the place of its first records."""
+    return replace(
+        whole,
+        first=first,
+        first_digest=whole.digest_at(first),
+        digests=whole.digests[first * DIGEST_BYTES :],
+    )
+
+
+def of_epochs(whole: Copy, *epochs: tuple[int, int]) -> Copy:
+    return replace(whole, epochs=tuple(EpochStart(*entry) for entry in epochs))
+
+
+def snapshots_of(whole: Copy) -> list[Copy]:
+    return [cut(whole, first) for first in range(whole.end + 1)]
+
+
+def test_a_snapshot_in_the_place_of_records_changes_no_comparison() -> None:
+    """Each pair below parts where an epoch begins, as all copies of one cluster do."""
+    first = ((1, 1), (2, 3))
+    newest = of_epochs(copy("abcdefg", 3), *first, (3, 5))
+    others = [
+        newest,
+        of_epochs(copy("abcdef", 3), *first, (3, 5)),
+        of_epochs(copy("abcde", 2), *first),
+        of_epochs(copy("abcdexy", 2), *first),
+        of_epochs(copy("abcd", 2), *first),
+        of_epochs(copy("ab"), *first[:1]),
+        of_epochs(copy("abx"), *first[:1]),
+        of_epochs(copy("abcdxyzz", 4), *first, (4, 4)),
+    ]
+    for one, other in itertools.product(others, others):
+        # What is in a snapshot was committed, so it is in every copy that counts.
+        shared = one.common_end(other)
+        for mine, theirs in itertools.product(snapshots_of(one), snapshots_of(other)):
+            if max(mine.first, theirs.first) > shared:
+                continue
+            assert mine.common_end(theirs) == shared
+            assert mine.begins_with(theirs) == one.begins_with(other)
+            assert mine.is_same(theirs) == one.is_same(other)
+            assert mine.is_past_of(theirs) == one.is_past_of(other)
+
+
+def test_a_copy_that_ends_before_the_snapshot_of_the_newest_is_older_and_no_doubt() -> None:
+    newest = cut(of_epochs(copy("abcdefg", 3), (1, 1), (3, 5)), 6)
+    behind = of_epochs(copy("abc", 1), (1, 1))
+    assert home(holder("b", behind), holder("a", newest), own="b").node_id == "a"
+
+
+def test_a_copy_that_has_gone_on_apart_before_the_snapshot_is_in_doubt() -> None:
+    newest = cut(of_epochs(copy("abcdefg", 3), (1, 1), (3, 3)), 6)
+    apart = of_epochs(copy("abcxy", 1), (1, 1))
+    with pytest.raises(MetadataInDoubt):
+        home(holder("b", apart), holder("a", newest), own="b")
+
+
+def test_copies_with_snapshots_that_differ_in_one_epoch_are_in_doubt() -> None:
+    one = cut(of_epochs(copy("abcde", 1), (1, 1)), 3)
+    other = cut(of_epochs(copy("xyzvw", 1), (1, 1)), 3)
+    with pytest.raises(MetadataInDoubt):
+        home(holder("b", one), holder("a", other), own="b")

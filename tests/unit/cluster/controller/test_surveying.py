@@ -1,9 +1,13 @@
 """Looking for the metadata: everything is seen, and nothing is changed."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
+from raylog.actors.errors import MetadataUnreadable
+from raylog.actors.metadata_history import HistoryPoint
+from raylog.cluster.controller.copies import choose
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.records import (
     ControllerRecord,
@@ -13,6 +17,7 @@ from raylog.cluster.controller.records import (
     TopicRecord,
     TopicRemovedRecord,
 )
+from raylog.cluster.controller.snapshots import snapshot_of
 from raylog.cluster.controller.surveying import SILENT, Looks, Surveyor
 from raylog.storage.errors import StorageError
 from raylog.storage.state.controller_epoch import write_controller_epoch
@@ -236,3 +241,106 @@ def test_a_copy_says_which_controllers_it_takes_nothing_of(fs: MemoryFileSystem)
     write_controller_epoch(fs, "/disk/__cluster_metadata-0", 5)
     (found,) = Surveyor(fs).survey("n", ["/disk"])
     assert found.promised_epoch == 5
+
+
+# -- snapshots -------------------------------------------------------------------------------------
+
+
+def saved(fs: MemoryFileSystem, log: MetadataLog) -> None:
+    """A snapshot of all records of a log that was just opened; the older one bounds the log."""
+    history = log.history()
+    point = HistoryPoint(
+        cluster_id=history.cluster_id,
+        end=history.end,
+        digest=history.digest_at(history.end),
+        epochs=history.epochs,
+        ruled_from=history.ruled_from,
+        copies_at=history.copies_at,
+    )
+    log.save(snapshot_of(log.desired, point))
+
+
+def reopened(fs: MemoryFileSystem) -> MetadataLog:
+    return MetadataLog(fs, ManualClock(), "/disk")
+
+
+def test_a_copy_with_a_snapshot_is_seen_as_it_was_with_all_records(fs: MemoryFileSystem) -> None:
+    written(fs, 1)
+    log = reopened(fs)
+    log.append([CopiesRecord(nodes=("a", "b"), directories=("dir-a", "dir-b"))])
+    log.append([TopicRecord(name="t", topic_id="id", config={})])
+    log.close()
+    (whole,) = Surveyor(fs).survey("n", ["/disk"])
+    log = reopened(fs)
+    saved(fs, log)
+    log.close()
+    (found,) = Surveyor(fs).survey("n", ["/disk"])
+    assert found.copy is not None
+    assert whole.copy is not None
+    assert found.copy.first == found.copy.end == whole.copy.end
+    assert found.copy.first_digest == whole.copy.digest_at(whole.copy.end)
+    seen = replace(found.copy, first=0, first_digest=b"", digests=whole.copy.digests)
+    assert seen == whole.copy
+    assert found.copy.is_same(whole.copy)
+    assert whole.copy.is_same(found.copy)
+
+
+class TrimmedWhileRead(MemoryFileSystem):
+    """Somebody saves a snapshot before the n-th read from now on."""
+
+    when = -1
+
+    def read_file(self, path: str) -> bytes:
+        if self.when == 0:
+            self.when = -1
+            log = reopened(self)
+            log.append([NodeRecord(key="late", kafka_id=90, port=0)])
+            log.close()
+            for _ in range(3):
+                log = reopened(self)
+                saved(self, log)
+                log.append([NodeRecord(key="late", kafka_id=90, port=0)])
+                log.close()
+        elif self.when > 0:
+            self.when -= 1
+        return super().read_file(path)
+
+
+@pytest.mark.parametrize("when", range(8))
+def test_a_log_whose_beginning_is_removed_while_it_is_read_is_read_again(when: int) -> None:
+    fs = TrimmedWhileRead()
+    fs.make_dir("/disk")
+    written(fs, 1)
+    log = reopened(fs)
+    saved(fs, log)
+    log.append([TopicRecord(name="t", topic_id="id", config={})])
+    log.close()
+    fs.when = when
+    (found,) = Surveyor(fs).survey("n", ["/disk"])
+    assert found.problem == ""
+    assert found.copy is not None
+    assert (found.copy.topics, found.copy.controller_epoch) == (1, 1)
+
+
+def test_a_damaged_snapshot_that_is_needed_is_a_problem_of_the_log_dir(
+    fs: MemoryFileSystem,
+) -> None:
+    written(fs, 1)
+    for _ in range(2):
+        log = reopened(fs)
+        saved(fs, log)
+        log.append([NodeRecord(key="n", kafka_id=1, port=0)])
+        log.close()
+    log = reopened(fs)
+    saved(fs, log)
+    log.close()
+    folder = "/disk/__cluster_metadata-0"
+    for name in fs.list_dir(folder):
+        if name.endswith(".checkpoint"):
+            fs.write_file(f"{folder}/{name}", b"damaged")
+    (found,) = Surveyor(fs).survey("n", ["/disk"])
+    assert found.has_metadata
+    assert found.copy is None
+    assert "in no snapshot that can be read" in found.problem
+    with pytest.raises(MetadataUnreadable):
+        choose([found], "n", new_id="new")
