@@ -12,7 +12,6 @@ from typing import Any
 
 from raylog.actors.errors import BrokerRunning, InvalidRequest, NotLeader, RequestTimedOut
 from raylog.actors.node.broker_config import BrokerConfig, node_log_dirs
-from raylog.actors.node.metadata_copy import values_of
 from raylog.actors.partition.locking import lock_patiently
 from raylog.actors.runtime.calls import gather
 from raylog.actors.runtime.names import Node
@@ -21,12 +20,13 @@ from raylog.actors.runtime.tasks import run_on_nodes
 from raylog.cluster.controller.adopting import Stray, adopted
 from raylog.cluster.controller.copies import SurveyedDir, check_not_newer, choose, found_at
 from raylog.cluster.controller.desired import Desired
-from raylog.cluster.controller.home import Survey
+from raylog.cluster.controller.home import Survey, content_of
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.putting import put_copy
 from raylog.cluster.controller.ray_reach import SURVEY_TIMEOUT_S, RayReach
 from raylog.cluster.controller.rebuilding import FoundDir, FoundFolder, Rebuilt, rebuilt
 from raylog.cluster.controller.records import ControllerRecord, CopiesRecord, decode, encode
+from raylog.cluster.controller.snapshots import desired_of
 from raylog.cluster.controller.standings import Restoration, Standing, restoration, standings
 from raylog.cluster.controller.stub import find_controller
 from raylog.cluster.running import running_parts
@@ -141,10 +141,10 @@ class MetadataWork:
         return [stray.partition for stray in strays]
 
     def _desired(self, source: SurveyedDir) -> Desired:
-        desired = Desired()
-        for batch in self._reach.batches(source):
-            for value in values_of(batch):
-                desired.apply(decode(value))
+        content = content_of(self._reach, source)
+        desired = Desired() if content.begin is None else desired_of(content.begin)
+        for value in content.values():
+            desired.apply(decode(value))
         return desired
 
     def _stray(self, path: str, dirs: Sequence[FoundDir]) -> Stray:

@@ -28,12 +28,13 @@ A log dir that another process has locked is looked at again for a moment: that 
 its end.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from raylog.actors.control import MetadataKept
 from raylog.actors.errors import NoLogDirs, OlderMetadata, RequestTimedOut
+from raylog.actors.metadata_snapshot import MetadataSnapshot, from_bytes
 from raylog.actors.node.metadata_copy import values_of
 from raylog.actors.partition.locking import lock_patiently
 from raylog.cluster.controller.copies import Copy, Home, SurveyedDir, choose, found_at
@@ -44,6 +45,7 @@ from raylog.cluster.controller.witness import Mark, is_last, is_settled
 from raylog.storage.clock import Clock
 from raylog.storage.errors import InvalidConfig, InvalidLogDir, LogMissing, RaylogError
 from raylog.storage.files import FileSystem
+from raylog.storage.records.batch import read_header
 from raylog.storage.state.controller_epoch import NO_EPOCH
 from raylog.storage.state.properties import random_id
 
@@ -94,8 +96,42 @@ class Reach(Protocol):
     def batches(self, entry: SurveyedDir) -> Sequence[bytes]:
         """The record batches of a copy. Raises LogLocked where a Controller writes it."""
 
+    def snapshot_file(self, entry: SurveyedDir) -> bytes:
+        """The file of the snapshot behind which a copy goes on; empty for none.
+
+        Raises as ``batches``. Asked only of a node that has said that its copy has one.
+        """
+
     def set_aside(self, entry: SurveyedDir) -> None:
         """Rename the folder of a copy; fine if it is gone. Raises LogLocked as ``batches``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyContent:
+    """A copy as it was read. ``begin``: the snapshot of what comes before the ``batches``."""
+
+    begin: MetadataSnapshot | None
+    batches: tuple[bytes, ...]
+
+    @property
+    def first(self) -> int:
+        """The number of the first record of the batches."""
+        return 0 if self.begin is None else self.begin.point.end
+
+    def values(self) -> Iterator[bytes]:
+        """Of the records behind the snapshot."""
+        for batch in self.batches:
+            yield from values_of(batch)
+
+
+def content_of(reach: Reach, entry: SurveyedDir) -> CopyContent:
+    """Read a copy. Raises LogLocked where a Controller writes it."""
+    assert entry.copy is not None, "it was found"
+    content = reach.snapshot_file(entry) if entry.copy.first else b""
+    begin = from_bytes(content, str(entry)) if content else None
+    first = 0 if begin is None else begin.point.end
+    batches = [batch for batch in reach.batches(entry) if read_header(batch).base_offset >= first]
+    return CopyContent(begin=begin, batches=tuple(batches))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,14 +332,21 @@ def bring_home(reach: Reach, fs: FileSystem, clock: Clock, home: Home, survey: S
     source = found_at(home, survey.dirs)
     assert source.copy is not None, "it was chosen"
     target = _target(survey, source)
-    batches = reach.batches(source)
-    end = sum(len(list(values_of(batch))) for batch in batches)
+    content = content_of(reach, source)
+    end = content.first + sum(1 for _ in content.values())
     if end != source.copy.end:
         why = f"it had {source.copy.end} records when it was found, and has {end} now"
         raise LogMissing(str(source), why)
     reach.release(survey.own)
     try:
-        put_copy(fs, clock, target.path, batches, is_outdated=target.copy is not None)
+        put_copy(
+            fs,
+            clock,
+            target.path,
+            content.batches,
+            is_outdated=target.copy is not None,
+            begin=content.begin,
+        )
     except InvalidLogDir as error:
         raise _no_place(error) from error
     if source.copy.in_sync is None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from raylog.actors.control import MetadataKept
 from raylog.actors.events import warn
+from raylog.actors.metadata_start import find_start
 from raylog.actors.node.broker_config import BrokerConfig, node_log_dirs
 from raylog.actors.partition.locking import lock_patiently
 from raylog.actors.runtime.calls import Call, gather
@@ -58,6 +59,21 @@ def read_copy(log_dir: str) -> list[bytes]:
     lock = lock_patiently(lambda: fs.lock_dir(folder))
     try:
         return [bytes(batch) for batch in batches_of(fs, folder)]
+    finally:
+        lock.release()
+
+
+def read_snapshot_file(log_dir: str) -> bytes:
+    """The file of the snapshot behind which the metadata in a log dir goes on; empty for none.
+
+    Raises as ``read_copy`` and ``find_start``.
+    """
+    fs = RealFileSystem()
+    folder = os.path.join(log_dir, str(METADATA_PARTITION))
+    lock = lock_patiently(lambda: fs.lock_dir(folder))
+    try:
+        begin = find_start(fs, folder)
+        return b"" if begin is None else fs.read_file(os.path.join(folder, begin.id.file_name))
     finally:
         lock.release()
 
@@ -191,6 +207,13 @@ class RayReach:
         self.release(entry.node_id)
         node = Node(entry.node_id)
         calls = run_on_nodes(read_copy, {node: (entry.path,)}, "reading the metadata")
+        return calls[node].get(READ_TIMEOUT_S)
+
+    def snapshot_file(self, entry: SurveyedDir) -> bytes:
+        self.release(entry.node_id)
+        node = Node(entry.node_id)
+        what = "reading the metadata's snapshot"
+        calls = run_on_nodes(read_snapshot_file, {node: (entry.path,)}, what)
         return calls[node].get(READ_TIMEOUT_S)
 
     def set_aside(self, entry: SurveyedDir) -> None:

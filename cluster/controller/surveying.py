@@ -216,12 +216,15 @@ class CopyReader:
         )
 
 
-def batches_of(fs: FileSystem, folder: str, first: int = 0) -> Iterator[memoryview]:
+def batches_of(fs: FileSystem, folder: str, first: int | None = None) -> Iterator[memoryview]:
     """The record batches in a folder of the metadata, up to a torn end. This only reads.
 
-    ``first``: only those with records from this one on. Raises FileGone where these are gone.
+    ``first``: only those with records from this one on; None: all that there are. Raises FileGone
+    where that record is gone.
     """
     bases = base_offsets(fs.list_dir(folder))
+    if first is None:
+        first = bases[0] if bases else 0
     if bases and bases[0] > first:
         raise FileGone(os.path.join(folder, segment_file(first, LOG_SUFFIX)))
     for base_offset in bases:

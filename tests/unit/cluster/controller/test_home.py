@@ -16,6 +16,7 @@ from raylog.actors.errors import (
     RequestTimedOut,
 )
 from raylog.actors.metadata_history import EpochStart
+from raylog.actors.metadata_start import find_start
 from raylog.actors.node.metadata_copy import values_of
 from raylog.cluster.controller.copies import SurveyedDir
 from raylog.cluster.controller.following import CopyStatus
@@ -43,6 +44,7 @@ from raylog.storage.state.controller_epoch import write_controller_epoch
 from raylog.storage.state.properties import MetaProperties, id_text, write_meta
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
+from tests.harness.metadata_snapshots import save_snapshot
 
 METADATA = "__cluster_metadata-0"
 
@@ -167,6 +169,11 @@ class Nodes:
         lock.release()
         return [bytes(batch) for batch in batches_of(self.fs, f"{entry.path}/{METADATA}")]
 
+    def snapshot_file(self, entry: SurveyedDir) -> bytes:
+        folder = f"{entry.path}/{METADATA}"
+        begin = find_start(self.fs, folder)
+        return b"" if begin is None else self.fs.read_file(f"{folder}/{begin.id.file_name}")
+
     def set_aside(self, entry: SurveyedDir) -> None:
         folder = os.path.join(entry.path, METADATA)
         self.fs.rename(folder, f"{folder}.{'0' * 32}-stray")
@@ -285,6 +292,25 @@ def test_the_only_copy_is_moved_and_not_copied() -> None:
     assert nodes.begin() == "/a"
     assert nodes.records("a") == expected
     assert nodes.names("b") == [METADATA + "-stray"]
+
+
+def test_a_copy_that_begins_behind_a_snapshot_is_brought_here_with_it() -> None:
+    nodes = Nodes("a", "b")
+    nodes.writes("b", controller("b", 1), in_sync("b"), topic("s"))
+    save_snapshot(nodes.fs, "/b")
+    nodes.writes("b", topic("t"))
+    save_snapshot(nodes.fs, "/b")
+    nodes.writes("b", topic("u"))
+    (there,) = Surveyor(nodes.fs).survey("b", ["/b"])
+    assert there.copy is not None
+    assert there.copy.first > 0
+    assert nodes.begin() == "/a"
+    (here,) = Surveyor(nodes.fs).survey("a", ["/a"])
+    assert here.copy == there.copy
+    log = MetadataLog(nodes.fs, ManualClock(), "/a")
+    assert log.end == there.copy.end
+    assert {topic.name for topic in log.desired.topics.values()} == {"s", "t", "u"}
+    log.close()
 
 
 def test_a_damaged_copy_here_is_kept_beside_the_one_that_is_brought() -> None:

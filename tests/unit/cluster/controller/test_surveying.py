@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from raylog.actors.errors import MetadataUnreadable
-from raylog.actors.metadata_history import HistoryPoint
 from raylog.cluster.controller.copies import choose
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.records import (
@@ -17,7 +16,6 @@ from raylog.cluster.controller.records import (
     TopicRecord,
     TopicRemovedRecord,
 )
-from raylog.cluster.controller.snapshots import snapshot_of
 from raylog.cluster.controller.surveying import SILENT, Looks, Surveyor
 from raylog.storage.errors import StorageError
 from raylog.storage.state.controller_epoch import write_controller_epoch
@@ -25,6 +23,7 @@ from raylog.storage.state.properties import MetaProperties, random_id, write_met
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.testing.waiting import wait_for
+from tests.harness.metadata_snapshots import save_snapshot
 from tests.unit.actors.node.disks import HangingFileSystem
 
 LOG = "/disk/__cluster_metadata-0/00000000000000000000.log"
@@ -246,22 +245,14 @@ def test_a_copy_says_which_controllers_it_takes_nothing_of(fs: MemoryFileSystem)
 # -- snapshots -------------------------------------------------------------------------------------
 
 
-def saved(fs: MemoryFileSystem, log: MetadataLog) -> None:
-    """A snapshot of all records of a log that was just opened; the older one bounds the log."""
-    history = log.history()
-    point = HistoryPoint(
-        cluster_id=history.cluster_id,
-        end=history.end,
-        digest=history.digest_at(history.end),
-        epochs=history.epochs,
-        ruled_from=history.ruled_from,
-        copies_at=history.copies_at,
-    )
-    log.save(snapshot_of(log.desired, point))
-
-
 def reopened(fs: MemoryFileSystem) -> MetadataLog:
     return MetadataLog(fs, ManualClock(), "/disk")
+
+
+def write_node(fs: MemoryFileSystem) -> None:
+    log = reopened(fs)
+    log.append([NodeRecord(key="n", kafka_id=90, port=0)])
+    log.close()
 
 
 def test_a_copy_with_a_snapshot_is_seen_as_it_was_with_all_records(fs: MemoryFileSystem) -> None:
@@ -271,9 +262,7 @@ def test_a_copy_with_a_snapshot_is_seen_as_it_was_with_all_records(fs: MemoryFil
     log.append([TopicRecord(name="t", topic_id="id", config={})])
     log.close()
     (whole,) = Surveyor(fs).survey("n", ["/disk"])
-    log = reopened(fs)
-    saved(fs, log)
-    log.close()
+    save_snapshot(fs, "/disk")
     (found,) = Surveyor(fs).survey("n", ["/disk"])
     assert found.copy is not None
     assert whole.copy is not None
@@ -293,14 +282,9 @@ class TrimmedWhileRead(MemoryFileSystem):
     def read_file(self, path: str) -> bytes:
         if self.when == 0:
             self.when = -1
-            log = reopened(self)
-            log.append([NodeRecord(key="late", kafka_id=90, port=0)])
-            log.close()
             for _ in range(3):
-                log = reopened(self)
-                saved(self, log)
-                log.append([NodeRecord(key="late", kafka_id=90, port=0)])
-                log.close()
+                write_node(self)
+                save_snapshot(self, "/disk")
         elif self.when > 0:
             self.when -= 1
         return super().read_file(path)
@@ -311,8 +295,8 @@ def test_a_log_whose_beginning_is_removed_while_it_is_read_is_read_again(when: i
     fs = TrimmedWhileRead()
     fs.make_dir("/disk")
     written(fs, 1)
+    save_snapshot(fs, "/disk")
     log = reopened(fs)
-    saved(fs, log)
     log.append([TopicRecord(name="t", topic_id="id", config={})])
     log.close()
     fs.when = when
@@ -327,13 +311,9 @@ def test_a_damaged_snapshot_that_is_needed_is_a_problem_of_the_log_dir(
 ) -> None:
     written(fs, 1)
     for _ in range(2):
-        log = reopened(fs)
-        saved(fs, log)
-        log.append([NodeRecord(key="n", kafka_id=1, port=0)])
-        log.close()
-    log = reopened(fs)
-    saved(fs, log)
-    log.close()
+        save_snapshot(fs, "/disk")
+        write_node(fs)
+    save_snapshot(fs, "/disk")
     folder = "/disk/__cluster_metadata-0"
     for name in fs.list_dir(folder):
         if name.endswith(".checkpoint"):
