@@ -321,6 +321,8 @@ class MetadataPush:
     ``batches``: whole record batches as they lie in the Controller's log, so that what was decided
     together stays together in each copy; none where it only asks what the copy has. ``life``,
     ``heard``: the number of the last answer that the Controller has got, and its life; 0 for none.
+    ``snapshot``: the file of a snapshot that the copy has not; empty for none. A copy that lacks
+    records before its end goes on behind it.
     """
 
     cluster_id: str
@@ -330,6 +332,7 @@ class MetadataPush:
     batches: tuple[bytes, ...] = ()
     life: str = ""
     heard: int = 0
+    snapshot: bytes = b""
     version: int = VERSION
 
 
@@ -341,8 +344,8 @@ class MetadataKept:
     ``directory_id``: of the log dir that it lies in; empty where there is none. ``end``: how many
     records, ``digest``: of all of them, ``epochs``: where each of their Controllers began.
     ``promised``: the highest epoch of a Controller that it has promised to; it takes nothing of a
-    lower one. ``problem``: why it could not do what it was asked to, or cannot be read; empty where
-    all is well.
+    lower one. ``snapshot_end``: how many records its newest snapshot stands for. ``problem``: why
+    it could not do what it was asked to, or cannot be read; empty where all is well.
 
     ``number``: rises with the answers to pushes, in a life and an epoch; 0 where the push was
     refused, did not fit to what the copy has, or met a problem. A Controller drops a copy no sooner
@@ -363,6 +366,7 @@ class MetadataKept:
     number: int = 0
     idle_ms: int = -1
     problem: str = ""
+    snapshot_end: int = 0
     version: int = VERSION
 
     @property

@@ -147,6 +147,11 @@ class MetadataHistory:
         place = max(0, end - self.start) * DIGEST_BYTES
         return bytes(self._digests[max(0, place - DIGEST_BYTES) : place])
 
+    def has(self, point: HistoryPoint) -> bool:
+        """Whether it has all records before a point, as far as it knows them."""
+        is_known = self.start <= point.end <= self.end
+        return is_known and self.digest_at(point.end) == point.digest
+
     def point(self) -> HistoryPoint:
         """Its end, for who goes on there; it must be chained."""
         assert self.is_chained, "its digests are made of all records"

@@ -22,10 +22,16 @@ If what differs lies in the epoch that pushes, two Controllers have had this epo
 then, and ``problem`` says so. In all cases the answer is what the copy has; the Controller finds
 out from it where to go on (``following.py``).
 
+**Snapshots.** A push may bring the file of one (``metadata_snapshot.py``). A copy that has all
+records before its end keeps it, and removes what the one before has made needless, as the
+Controller's log does. One that lacks any is made anew behind it, beside the old one, which goes
+when the new one is on the disk with the promise. A crash in between leaves the old one, or none.
+
 Not its job: which log dir (``metadata_keeper.py``), and who calls: one thread at a time.
 """
 
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -33,6 +39,15 @@ from dataclasses import replace
 from raylog.actors.control import VERSION, MetadataKept, MetadataPush
 from raylog.actors.errors import UnsupportedVersion
 from raylog.actors.metadata_history import MetadataHistory
+from raylog.actors.metadata_snapshot import (
+    MetadataSnapshot,
+    SnapshotId,
+    from_bytes,
+    newest_snapshot,
+    remove_older,
+    write_snapshot,
+)
+from raylog.actors.metadata_start import find_start
 from raylog.storage.buffers import Buffer
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
@@ -48,7 +63,7 @@ from raylog.storage.files import FileSystem, Lock
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.log_dir import METADATA_PARTITION
-from raylog.storage.names import base_offsets
+from raylog.storage.names import DELETE_DIR_SUFFIX, base_offsets, doomed_folder
 from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.decode import decode_records
 from raylog.storage.state.controller_epoch import (
@@ -57,12 +72,13 @@ from raylog.storage.state.controller_epoch import (
     write_controller_epoch,
 )
 from raylog.storage.state.properties import PARTITION_METADATA, random_id
-from raylog.storage.wholeness import check_whole
 
 # All records of one decision are one batch: for a topic of 10,000 partitions more than 3 MB, and
 # names can be longer. By default a log takes 1 MiB.
 BATCH_BYTES = 64 << 20
 CONFIG = LogConfig(retention_ms=-1, max_message_bytes=BATCH_BYTES)
+# Under it a folder of the metadata is made out of everybody's sight.
+NEW_SUFFIX = ".new"
 # One read of what lies there.
 READ_BYTES = 1 << 20
 # A copy that could not be opened is tried again after this; one that is locked, at once.
@@ -131,7 +147,12 @@ class MetadataCopy:
         try:
             if push.cluster_id != self._cluster_id:
                 raise InconsistentClusterId(self.folder, self._cluster_id, push.cluster_id)
+            begin = self._snapshot_of(push)
+            if begin is not None and self._opened().must_begin_behind(begin, push):
+                self._begin_behind(begin, self._opened().promised)
             is_refused, problem = self._opened().take(push)
+            if begin is not None and not is_refused:
+                self._opened().keep(begin)
         except RaylogError as error:
             return self._failed(error)
         if is_refused:
@@ -158,6 +179,30 @@ class MetadataCopy:
             opened.close()
 
     # -- its parts ---------------------------------------------------------------------------------
+
+    def _snapshot_of(self, push: MetadataPush) -> MetadataSnapshot | None:
+        if not push.snapshot:
+            return None
+        begin = from_bytes(push.snapshot, self.folder)
+        if begin.point.cluster_id != self._cluster_id:
+            cluster_id = begin.point.cluster_id
+            raise InconsistentClusterId(self.folder, self._cluster_id, cluster_id)
+        return begin
+
+    def _begin_behind(self, begin: MetadataSnapshot, promised: int) -> None:
+        """Have an empty log behind a snapshot in the place of what is there."""
+        fs, log_dir = self._fs, os.path.dirname(self.folder)
+        made = self.folder + NEW_SUFFIX
+        if fs.is_dir(made):  # of a copy that was cut off
+            remove_folder(fs, made)
+        create_log(fs, made, random_id(), begin.point.end)
+        write_snapshot(fs, made, begin, self._clock.now_ms())
+        write_controller_epoch(fs, made, promised)
+        self.release()
+        away = doomed_folder(METADATA_PARTITION, uuid.uuid4(), DELETE_DIR_SUFFIX)
+        fs.rename(self.folder, os.path.join(log_dir, away))
+        fs.rename(made, self.folder)
+        fs.sync_dir(log_dir)
 
     def _has_folder(self) -> bool:
         return self._open is not None or self._fs.is_dir(self.folder)
@@ -201,6 +246,7 @@ class MetadataCopy:
             digest=history.digest_at(history.end),
             epochs=history.epochs,
             promised=self._open.promised,
+            snapshot_end=self._open.snapshot_end,
         )
 
 
@@ -235,20 +281,21 @@ class _Answers:
 
 
 class _OpenCopy:
-    """The folder while it is open and locked. ``promised``: as of ``MetadataKept``.
+    """The folder while it is open and locked. ``promised``, ``snapshot_end``: as of
+    ``MetadataKept``.
 
     ``has_failed``: after a write of which nobody knows whether it is on the disk.
     """
 
     def __init__(self, fs: FileSystem, clock: Clock, folder: str, cluster_id: str) -> None:
         """Open the folder, or make it. Raises why that cannot be."""
-        self._fs, self.folder = fs, folder
+        self._fs, self._clock, self.folder = fs, clock, folder
         self.has_failed = False
         if not fs.is_dir(folder) or _is_unfinished(fs, folder):
             create_log(fs, folder, random_id())
         self._lock: Lock = fs.lock_dir(folder)
         try:
-            check_whole(fs, folder)
+            self._begin = find_start(fs, folder)
             # Small, and fsynced with each push: all of it is read back from the disk, and checked.
             self._log = open_metadata(fs, clock, folder)
         except BaseException:
@@ -256,7 +303,8 @@ class _OpenCopy:
             raise
         try:
             self.promised = read_controller_epoch(fs, folder)
-            self.history = MetadataHistory(self._values())
+            self.history = self._read_history()
+            self.snapshot_end = self.history.start
             if self.history.cluster_id not in ("", cluster_id):
                 raise InconsistentClusterId(folder, self.history.cluster_id, cluster_id)
         except BaseException:
@@ -279,7 +327,10 @@ class _OpenCopy:
         if push.controller_epoch < max(self.promised, history.latest_epoch):
             return True, ""
         self.promise(push.controller_epoch)
-        is_beside = push.base > history.end or history.digest_at(push.base) != push.digest
+        is_beside = (
+            not history.start <= push.base <= history.end
+            or history.digest_at(push.base) != push.digest
+        )
         if is_beside:
             return True, ""
         new = self._without_known(push)
@@ -317,7 +368,41 @@ class _OpenCopy:
         except StorageError:
             self.has_failed = True
             raise
-        self.history = MetadataHistory(self._values())
+        self.history = self._read_history()
+
+    def must_begin_behind(self, begin: MetadataSnapshot, push: MetadataPush) -> bool:
+        """Whether it lacks records before a snapshot's end, and the push may replace what it has.
+
+        Then it has promised to the Controller that pushes.
+        """
+        history = self.history
+        if push.controller_epoch < max(self.promised, history.latest_epoch):
+            return False
+        if begin.point.end <= history.start or history.has(begin.point):
+            return False
+        is_behind = history.end < begin.point.end
+        if not is_behind and history.latest_epoch == push.controller_epoch:
+            return False  # two Controllers have had this epoch: ``take`` says so
+        self.promise(push.controller_epoch)
+        return True
+
+    def keep(self, begin: MetadataSnapshot) -> None:
+        """Keep a snapshot of what it has, and remove what the one before has made needless."""
+        if begin.point.end <= self.snapshot_end or not self.history.has(begin.point):
+            return
+        write_snapshot(self._fs, self.folder, begin, self._clock.now_ms())
+        try:
+            self._log.roll()
+        except StorageError as error:
+            self.has_failed = not isinstance(error, DiskFull | OutOfResources)
+            raise
+        self.snapshot_end = begin.point.end
+        forget_needless(self._fs, self._log, begin.id)
+
+    def _read_history(self) -> MetadataHistory:
+        if self._begin is None:
+            return MetadataHistory(self._values())
+        return MetadataHistory(self._values(self._begin.point.end), begin=self._begin.point)
 
     def _append(self, batches: tuple[bytes, ...]) -> None:
         """Append them in order, and fsync what was appended, also where the disk is full then."""
@@ -397,6 +482,25 @@ def forget_before(log: Log, end: int) -> None:
     with locks.old:
         log.delete_old_segments()
     log.purge_deleted()
+
+
+def forget_needless(fs: FileSystem, log: Log, newest: SnapshotId) -> None:
+    """Remove what the snapshot before the newest has made needless, if there is one.
+
+    Raises StorageError; what is left then goes with the next one.
+    """
+    before = newest_snapshot(fs, log.folder, before=newest).newest
+    if before is None:
+        return
+    forget_before(log, before.point.end)
+    remove_older(fs, log.folder, before.id)
+
+
+def remove_folder(fs: FileSystem, folder: str) -> None:
+    """Remove a folder with its files."""
+    for name in fs.list_dir(folder):
+        fs.remove(os.path.join(folder, name))
+    fs.remove_dir(folder)
 
 
 def batches_from(log: Log, first: int, most_bytes: int) -> tuple[bytes, ...]:

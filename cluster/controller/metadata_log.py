@@ -24,17 +24,12 @@ from typing import Any
 
 from raylog.actors.levels import LEVELS, Levels
 from raylog.actors.metadata_history import MetadataHistory
-from raylog.actors.metadata_snapshot import (
-    MetadataSnapshot,
-    newest_snapshot,
-    remove_older,
-    write_snapshot,
-)
+from raylog.actors.metadata_snapshot import MetadataSnapshot, write_snapshot
 from raylog.actors.metadata_start import find_start
 from raylog.actors.node.metadata_copy import (
     all_batches,
     batches_from,
-    forget_before,
+    forget_needless,
     open_metadata,
     values_of,
 )
@@ -278,11 +273,7 @@ class MetadataLog:
         assert snapshot.point.end == self._log.log_end_offset, "it is of other records"
         write_snapshot(self._fs, self.folder, snapshot, self._clock.now_ms())
         self._roll()
-        before = newest_snapshot(self._fs, self.folder, before=snapshot.id).newest
-        if before is None:
-            return
-        forget_before(self._log, before.point.end)
-        remove_older(self._fs, self.folder, before.id)
+        forget_needless(self._fs, self._log, snapshot.id)
 
     def _roll(self) -> None:
         """Begin a new segment: only whole ones can be removed."""

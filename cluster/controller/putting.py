@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterable
 
 from raylog.actors.metadata_snapshot import MetadataSnapshot, write_snapshot
-from raylog.actors.node.metadata_copy import CONFIG
+from raylog.actors.node.metadata_copy import CONFIG, NEW_SUFFIX, remove_folder
 from raylog.actors.partition.locking import lock_patiently
 from raylog.storage.clock import Clock
 from raylog.storage.files import FileSystem
@@ -25,9 +25,6 @@ from raylog.storage.loader import create_log, open_log
 from raylog.storage.log_dir import METADATA_PARTITION, make_usable
 from raylog.storage.names import DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, doomed_folder
 from raylog.storage.state.properties import random_id
-
-# Under it a copy is made out of everybody's sight.
-NEW_SUFFIX = ".new"
 
 
 def put_copy(
@@ -49,7 +46,7 @@ def put_copy(
     made = folder + NEW_SUFFIX
     make_usable(fs, log_dir)
     if fs.is_dir(made):  # of a copy that was cut off
-        _remove(fs, made)
+        remove_folder(fs, made)
     create_log(fs, made, random_id(), 0 if begin is None else begin.point.end)
     if begin is not None:
         write_snapshot(fs, made, begin, clock.now_ms())
@@ -85,9 +82,3 @@ def put_away(fs: FileSystem, log_dir: str, suffix: str) -> None:
         fs.sync_dir(log_dir)
     finally:
         lock.release()
-
-
-def _remove(fs: FileSystem, folder: str) -> None:
-    for name in fs.list_dir(folder):
-        fs.remove(os.path.join(folder, name))
-    fs.remove_dir(folder)

@@ -1,20 +1,27 @@
 """Pushes of the metadata, as a Controller makes them from its log."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from raylog.actors.control import MetadataPush
+from raylog.actors.levels import CHAINED_LEVEL, FIRST_LEVEL, Levels
 from raylog.actors.metadata_history import MetadataHistory
+from raylog.actors.metadata_snapshot import MetadataSnapshot, to_bytes
+from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.records import (
     ClusterRecord,
     ControllerRecord,
     Record,
     TopicRecord,
+    decode,
     encode,
 )
+from raylog.cluster.controller.snapshots import snapshot_of
 from raylog.storage.records.encode import encode_records
 from raylog.storage.testing.clock import T0
 
 CLUSTER = "cluster-of-the-tests-00"
+NEWER_LEVELS = Levels(FIRST_LEVEL, CHAINED_LEVEL)
 
 
 def topic(name: str) -> TopicRecord:
@@ -56,6 +63,19 @@ class Pushing:
                 batches.append(bytes(encode_records(rows, base_offset=number)))
             number += len(decision)
         return tuple(batches)
+
+    def snapshot(self, end: int) -> MetadataSnapshot:
+        """Of the first ``end`` records; a record of CHAINED_LEVEL must be among them."""
+        values = self.values[:end]
+        desired = Desired()
+        for value in values:
+            desired.apply(decode(value, NEWER_LEVELS))
+        return snapshot_of(desired, MetadataHistory(values).point())
+
+    def push_snapshot(self, of: int, base: int | None = None) -> MetadataPush:
+        """What follows ``base``, with the snapshot of the first ``of`` records; from there on."""
+        push = self.push(of if base is None else base)
+        return replace(push, snapshot=to_bytes(self.snapshot(of), T0))
 
     def push(self, base: int = 0, end: int | None = None, epoch: int | None = None) -> MetadataPush:
         """What follows ``base``; of the epoch of its last Controller, unless another is given."""

@@ -1,0 +1,247 @@
+"""Snapshots in the copy of the metadata on a node's disk: kept, gone on behind, and every crash."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from raylog.actors.control import MetadataKept
+from raylog.actors.levels import CHAINED_LEVEL
+from raylog.actors.metadata_snapshot import snapshot_ids, to_bytes
+from raylog.actors.node.metadata_copy import MetadataCopy
+from raylog.cluster.controller.metadata_log import MetadataLog
+from raylog.cluster.controller.records import LevelRecord
+from raylog.storage.names import base_offsets
+from raylog.storage.testing.clock import T0, ManualClock
+from raylog.storage.testing.memory import MemoryFileSystem, Stopped, Survives
+from tests.harness.metadata_pushes import CLUSTER, NEWER_LEVELS, Pushing, began, topic
+
+LOG_DIR = "/disk/log"
+FOLDER = "/disk/log/__cluster_metadata-0"
+LEVEL = LevelRecord(level=CHAINED_LEVEL, release="0.2.0")
+HISTORY = Pushing(
+    LEVEL, began(1), topic("a"), topic("b"), (topic("c"), topic("d")), began(2), topic("e")
+)
+END = HISTORY.history.end
+
+
+@pytest.fixture
+def fs() -> MemoryFileSystem:
+    return disk()
+
+
+def disk() -> MemoryFileSystem:
+    made = MemoryFileSystem()
+    made.make_dir(LOG_DIR)
+    made.sync_dir("/disk")
+    made.sync_dir("/")
+    return made
+
+
+def copy_in(fs: MemoryFileSystem) -> MetadataCopy:
+    return MetadataCopy(
+        fs,
+        ManualClock(),
+        LOG_DIR,
+        cluster_id=CLUSTER,
+        node="b",
+        life="life",
+        directory_id="dir-b",
+    )
+
+
+def has(kept: MetadataKept, history: Pushing, end: int | None = None) -> bool:
+    """Whether it has these records, and no others."""
+    known = history.history
+    wanted = known.end if end is None else end
+    return (kept.end, kept.digest) == (wanted, known.digest_at(wanted)) and not kept.problem
+
+
+def snapshots(fs: MemoryFileSystem) -> list[int]:
+    return [which.end for which in snapshot_ids(fs.list_dir(FOLDER))]
+
+
+def is_whole(fs: MemoryFileSystem) -> bool:
+    """Whether a Controller that begins over the folder as it lies has everything."""
+    log = MetadataLog(fs, ManualClock(), LOG_DIR, levels=NEWER_LEVELS)
+    try:
+        topics = {entry.name for entry in log.desired.topics.values()}
+        return log.end == END and topics == {"a", "b", "c", "d", "e"}
+    finally:
+        log.close()
+
+
+def test_a_copy_that_lacks_records_goes_on_behind_the_snapshot(fs: MemoryFileSystem) -> None:
+    copy = copy_in(fs)
+    copy.take(HISTORY.push(end=3, epoch=1))
+    kept = copy.take(HISTORY.push_snapshot(5))
+    assert has(kept, HISTORY)
+    assert (kept.snapshot_end, kept.promised, kept.epochs) == (5, 2, HISTORY.history.epochs)
+    assert kept.number > 0
+    copy.release()
+    assert base_offsets(fs.list_dir(FOLDER)) == [5]
+    assert [name for name in fs.list_dir(LOG_DIR) if name.endswith("-delete")]
+    assert has(copy.status(), HISTORY)
+    copy.release()
+    assert is_whole(fs)
+
+
+def test_a_new_copy_begins_behind_the_snapshot(fs: MemoryFileSystem) -> None:
+    copy = copy_in(fs)
+    assert has(copy.take(HISTORY.push_snapshot(5)), HISTORY)
+    copy.release()
+    assert is_whole(fs)
+
+
+def test_a_copy_that_has_the_records_keeps_the_snapshot_and_its_own_log(
+    fs: MemoryFileSystem,
+) -> None:
+    copy = copy_in(fs)
+    copy.take(HISTORY.push())
+    for of in (4, 5, 7):
+        kept = copy.take(HISTORY.push_snapshot(of, base=END))
+        assert has(kept, HISTORY)
+        assert kept.snapshot_end == of
+    copy.take(HISTORY.push_snapshot(4, base=END))  # an older one, late
+    copy.release()
+    assert snapshots(fs) == [7, 5]
+    assert is_whole(fs)
+    assert has(copy_in(fs).status(), HISTORY)
+
+
+def test_a_copy_removes_what_two_snapshots_have_made_needless(fs: MemoryFileSystem) -> None:
+    copy = copy_in(fs)
+    going_on = Pushing(LEVEL, began(1))
+    for number in range(6):
+        going_on.add(topic(f"t{number}"))
+        end = going_on.history.end
+        copy.take(going_on.push(end - 1 if number else 0))
+        assert has(copy.take(going_on.push_snapshot(end, base=end)), going_on)
+    copy.release()
+    end = going_on.history.end
+    assert snapshots(fs) == [end, end - 1]
+    assert min(base_offsets(fs.list_dir(FOLDER))) == end - 1
+    assert has(copy_in(fs).status(), going_on)
+
+
+def test_a_push_from_the_first_record_on_does_not_agree_with_a_copy_behind_a_snapshot(
+    fs: MemoryFileSystem,
+) -> None:
+    copy = copy_in(fs)
+    copy.take(HISTORY.push_snapshot(5))
+    kept = copy.take(HISTORY.push(0))
+    assert has(kept, HISTORY)
+    assert kept.number == 0
+
+
+def test_a_controller_of_a_lower_epoch_replaces_nothing(fs: MemoryFileSystem) -> None:
+    copy = copy_in(fs)
+    copy.take(HISTORY.push(end=3, epoch=1))
+    copy.promise(9)
+    kept = copy.take(HISTORY.push_snapshot(5))
+    assert has(kept, HISTORY, 3)
+    assert (kept.number, kept.promised, kept.snapshot_end) == (0, 9, 0)
+
+
+def test_the_tail_of_a_lost_controller_goes_with_what_the_snapshot_replaces(
+    fs: MemoryFileSystem,
+) -> None:
+    lost = Pushing(LEVEL, began(1), topic("a"), topic("lost"), topic("too"), topic("all"))
+    copy = copy_in(fs)
+    copy.take(lost.push())
+    assert has(copy.take(HISTORY.push_snapshot(5)), HISTORY)
+    copy.release()
+    assert is_whole(fs)
+
+
+def test_what_differs_in_one_epoch_is_never_replaced(fs: MemoryFileSystem) -> None:
+    other = Pushing(LEVEL, began(1), topic("a"), began(2), *map(topic, "uvwxyz"))
+    copy = copy_in(fs)
+    copy.take(other.push())
+    kept = copy.take(HISTORY.push_snapshot(8))
+    assert (kept.end, kept.number) == (other.history.end, 0)
+    assert has(copy.status(), other)
+
+
+def test_a_snapshot_that_cannot_be_read_is_a_problem_and_changes_nothing(
+    fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = copy_in(fs)
+    copy.take(HISTORY.push(end=3, epoch=1))
+    push = HISTORY.push_snapshot(5)
+    damaged = copy.take(replace(push, snapshot=push.snapshot[:-1]))
+    assert "it has no header" in damaged.problem
+    with monkeypatch.context() as newer:
+        newer.setattr("raylog.actors.metadata_snapshot.VERSION", 2)
+        of_newer = to_bytes(HISTORY.snapshot(5), T0)
+    assert "version 2; use that raylog" in copy.take(replace(push, snapshot=of_newer)).problem
+    foreign = Pushing(LEVEL, began(1), topic("a"), cluster_id="another-cluster-of-them")
+    assert copy.take(replace(push, snapshot=foreign.push_snapshot(3).snapshot)).problem
+    assert has(copy.status(), HISTORY, 3)
+
+
+WAYS: list[tuple[Survives, Survives]] = [
+    ("flushed", "flushed"),
+    ("torn", "torn"),
+    ("all", "all"),
+    ("flushed", "all"),
+]
+
+
+def crashes(
+    prepare: Callable[[MetadataCopy], object], work: Callable[[MetadataCopy], MetadataKept]
+) -> list[tuple[MemoryFileSystem, MetadataKept | None]]:
+    """What is found after a crash before each operation of ``work``, and its answer if it came."""
+    found: list[tuple[MemoryFileSystem, MetadataKept | None]] = []
+    kept: MetadataKept | None = None
+    step = 0
+    while kept is None:
+        fs = disk()
+        copy = copy_in(fs)
+        prepare(copy)
+        fs.stop_at(fs.operations + step)
+        try:
+            kept = work(copy)
+        except Stopped:
+            pass
+        found += [(fs.crash(survives, names=names, seed=step), kept) for survives, names in WAYS]
+        step += 1
+    return found
+
+
+def test_after_any_crash_a_copy_that_begins_behind_a_snapshot_is_the_old_one_none_or_it() -> None:
+    push = HISTORY.push_snapshot(5)
+    found = crashes(
+        lambda copy: copy.take(HISTORY.push(end=3, epoch=1)), lambda copy: copy.take(push)
+    )
+    assert len(found) > 80
+    for fs, kept in found:
+        copy = copy_in(fs)
+        after = copy.status()
+        assert not after.problem
+        assert after.end in (0, 3, *range(5, END + 1))
+        assert has(after, HISTORY, after.end)
+        assert kept is None or has(after, HISTORY)
+        assert after.end == 0 or after.promised in (1, 2)
+        assert after.end in (0, 3) or after.promised == 2
+        assert has(copy.take(push), HISTORY)
+        copy.release()
+        assert is_whole(fs)
+
+
+def test_after_any_crash_while_a_snapshot_is_kept_every_record_is_there() -> None:
+    def prepare(copy: MetadataCopy) -> None:
+        copy.take(HISTORY.push())
+        copy.take(HISTORY.push_snapshot(4, base=END))
+        copy.take(HISTORY.push_snapshot(5, base=END))
+
+    push = HISTORY.push_snapshot(7, base=END)
+    for fs, kept in crashes(prepare, lambda copy: copy.take(push)):
+        copy = copy_in(fs)
+        after = copy.status()
+        assert has(after, HISTORY)
+        assert after.snapshot_end in ((7,) if kept else (5, 7))
+        assert has(copy.take(push), HISTORY)
+        copy.release()
+        assert snapshots(fs)[:2] == [7, 5]  # what is left goes with the next one
+        assert is_whole(fs)
