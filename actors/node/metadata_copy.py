@@ -38,7 +38,7 @@ from dataclasses import replace
 
 from raylog.actors.control import VERSION, MetadataKept, MetadataPush
 from raylog.actors.errors import UnsupportedVersion
-from raylog.actors.metadata_history import MetadataHistory
+from raylog.actors.metadata_history import MetadataHistory, common_end
 from raylog.actors.metadata_snapshot import (
     MetadataSnapshot,
     SnapshotId,
@@ -380,9 +380,11 @@ class _OpenCopy:
             return False
         if begin.point.end <= history.start or history.has(begin.point):
             return False
-        is_behind = history.end < begin.point.end
-        if not is_behind and history.latest_epoch == push.controller_epoch:
-            return False  # two Controllers have had this epoch: ``take`` says so
+        point = begin.point
+        shared = common_end(history.epochs, history.end, point.epochs, point.end)
+        has_others = shared < history.end or history.end >= point.end
+        if has_others and history.latest_epoch == push.controller_epoch:
+            return False  # two Controllers have had this epoch: a person decides
         self.promise(push.controller_epoch)
         return True
 

@@ -20,6 +20,9 @@ A Controller that was replaced while it hung must not drop its copies, and go on
 Ray whether it is still the Controller before it drops any (``AskWhether``), and ends where it is
 not.
 
+What lies before the beginning of the Controller's log is in a snapshot: a push from there brings
+that (``pushing.py``), and the copy goes on behind it.
+
 One push to a node is under way at a time. Its answer says all that the copy has, so it is judged by
 itself: where the digests agree, the copy has what the Controller has up to there. Else the epochs
 tell from where to push (``common_end``). If the copy does not agree with that either, two
@@ -269,6 +272,7 @@ class Following:
             end=self.history.end if is_known else base,
             heard_life="" if kept is None else kept.life,
             heard=0 if kept is None else kept.number,
+            snapshot_end=0 if kept is None else kept.snapshot_end,
         )
 
     # -- what counts -------------------------------------------------------------------------------

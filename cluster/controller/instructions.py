@@ -84,8 +84,10 @@ class Push:
     """Send a node's copy what follows in the metadata log: ``Kept`` or ``PushFailed``.
 
     That is the records from ``base`` on, and before ``end``; with none it is only asked. ``life``:
-    of the LogManager that it goes to; a push to another life of it is given up. The rest is as of
-    ``MetadataPush``, with ``heard_life`` for its ``life``.
+    of the LogManager that it goes to; a push to another life of it is given up. ``snapshot_end``:
+    of the newest snapshot that the copy is known to have; it is sent a newer one. ``digest``: empty
+    where the Controller knows it no more. The rest is as of ``MetadataPush``, with ``heard_life``
+    for its ``life``.
     """
 
     token: int
@@ -97,6 +99,7 @@ class Push:
     end: int
     heard_life: str = ""
     heard: int = 0
+    snapshot_end: int = 0
 
 
 @dataclass(frozen=True, slots=True)

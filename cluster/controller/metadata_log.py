@@ -23,8 +23,8 @@ from copy import copy
 from typing import Any
 
 from raylog.actors.levels import LEVELS, Levels
-from raylog.actors.metadata_history import MetadataHistory
-from raylog.actors.metadata_snapshot import MetadataSnapshot, write_snapshot
+from raylog.actors.metadata_history import HistoryPoint, MetadataHistory
+from raylog.actors.metadata_snapshot import MetadataSnapshot, SnapshotId, write_snapshot
 from raylog.actors.metadata_start import find_start
 from raylog.actors.node.metadata_copy import (
     all_batches,
@@ -108,6 +108,7 @@ class MetadataLog:
             _make_folder(fs, self.folder)
         self._failed: StorageError | None = None
         self._snapshot: MetadataSnapshot | None = None  # of what comes before the records
+        self._newest: HistoryPoint | None = None
         if self._open() != self._log.log_end_offset:
             self._close_gaps()
         try:
@@ -133,6 +134,7 @@ class MetadataLog:
         self._lock = lock_patiently(lambda: self._fs.lock_dir(self.folder))
         try:
             self._snapshot = find_start(self._fs, self.folder)
+            self._newest = None if self._snapshot is None else self._snapshot.point
             # Every append is flushed, so all of it is read back from the disk at each start and
             # checked: it is small. What a failed fsync has left in the page cache does not count.
             self._log = open_metadata(self._fs, self._clock, self.folder)
@@ -263,6 +265,16 @@ class MetadataLog:
         found = batches_from(self._log, first, most_bytes) if first < end else ()
         return tuple(batch for batch in found if read_header(batch).base_offset < end)
 
+    @property
+    def newest(self) -> HistoryPoint | None:
+        """The end of its newest snapshot; None where it has none. Any thread may ask."""
+        return self._newest
+
+    def snapshot_file(self, of: HistoryPoint) -> bytes:
+        """The file of one of its last two snapshots; any thread may ask. Raises StorageError."""
+        name = SnapshotId(of.end, of.latest_epoch).file_name
+        return self._fs.read_file(os.path.join(self.folder, name))
+
     def save(self, snapshot: MetadataSnapshot) -> None:
         """Write a snapshot of all records, and remove what the one before it has made needless.
 
@@ -272,6 +284,7 @@ class MetadataLog:
             raise copy(self._failed)
         assert snapshot.point.end == self._log.log_end_offset, "it is of other records"
         write_snapshot(self._fs, self.folder, snapshot, self._clock.now_ms())
+        self._newest = snapshot.point
         self._roll()
         forget_needless(self._fs, self._log, snapshot.id)
 

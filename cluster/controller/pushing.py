@@ -3,7 +3,8 @@
 It is apart from the line for orders (``managers.py``), so neither waits for the other. Pushes to
 several nodes go beside each other: a record that counts has waited for the slowest copy in sync,
 and not for one after the other. The batches are read from the Controller's log when they are sent,
-so what waits for a node takes no memory.
+so what waits for a node takes no memory. So is its newest snapshot, for a copy that has an older
+one. One that lacks records which are in the snapshot only is pushed to from the snapshot's end on.
 
 ::
 
@@ -21,6 +22,7 @@ from typing import Protocol
 
 from raylog.actors.control import MetadataKept, MetadataPush
 from raylog.actors.events import warn
+from raylog.actors.metadata_history import HistoryPoint
 from raylog.cluster.controller.events import Kept, PushFailed, Whether
 from raylog.cluster.controller.instructions import Push
 from raylog.storage.errors import RaylogError
@@ -43,6 +45,39 @@ class BatchLog(Protocol):
 
     def batches(self, first: int, end: int, most_bytes: int) -> tuple[bytes, ...]:
         """Whole batches from the record ``first`` on, and before ``end``."""
+
+    @property
+    def start(self) -> int:
+        """The number of the first record that it has itself."""
+
+    @property
+    def newest(self) -> HistoryPoint | None:
+        """The end of its newest snapshot; None where it has none."""
+
+    def snapshot_file(self, of: HistoryPoint) -> bytes:
+        """The file of this snapshot. Raises StorageError."""
+
+
+def message_of(push: Push, cluster_id: str, log: BatchLog) -> MetadataPush:
+    """What to send now. Raises StorageError."""
+    base, digest, content = push.base, push.digest, b""
+    newest = log.newest
+    if newest is not None:
+        is_lacking = base < log.start or (base > 0 and not digest)
+        if is_lacking:
+            base, digest = newest.end, newest.digest
+        if is_lacking or push.snapshot_end < newest.end <= base:
+            content = log.snapshot_file(newest)
+    return MetadataPush(
+        cluster_id=cluster_id,
+        controller_epoch=push.epoch,
+        base=base,
+        digest=digest,
+        batches=log.batches(base, push.end, PUSH_BYTES),
+        life=push.heard_life,
+        heard=push.heard,
+        snapshot=content,
+    )
 
 
 class _Line:
@@ -101,24 +136,14 @@ class _Line:
 
     def _send(self, push: Push, given_up: "Future[None]") -> Kept | PushFailed | None:
         try:
-            kept = self._holders.push(self.node, self._message(push), given_up)
+            message = message_of(push, self._cluster_id, self._log)
+            kept = self._holders.push(self.node, message, given_up)
         except RaylogError as error:
             return PushFailed(token=push.token, node=push.node, why=str(error))
         except Exception as error:
             warn(logger, "push-failed", trace=True, node=push.node, why=error)
             return PushFailed(token=push.token, node=push.node, why=repr(error))
         return None if kept is None else Kept(token=push.token, node=push.node, kept=kept)
-
-    def _message(self, push: Push) -> MetadataPush:
-        return MetadataPush(
-            cluster_id=self._cluster_id,
-            controller_epoch=push.epoch,
-            base=push.base,
-            digest=push.digest,
-            batches=self._log.batches(push.base, push.end, PUSH_BYTES),
-            life=push.heard_life,
-            heard=push.heard,
-        )
 
 
 class Pushing:
