@@ -73,12 +73,20 @@ class Play:
 
     def follow(self) -> MetadataKept:
         """Push until the copy has everything and says so; returns its last answer."""
-        report = Report(node="b", life="life", number=1, controller_epoch=1, dirs=(), logs=())
+        report = Report(
+            node="b",
+            life="life",
+            number=1,
+            controller_epoch=1,
+            dirs=(),
+            logs=(),
+            levels=NEWER_LEVELS,
+        )
         observed = {"b": Observed(heard_ms=self.now_ms, report=report)}
         kept = None
         for _ in range(12):
             self.now_ms += HEARTBEAT_MS + RETRY_MS
-            for push in self.following.pushes(observed, self.now_ms):
+            for push in self.following.pushes(observed, self.now_ms, level=CHAINED_LEVEL):
                 message = message_of(push, CLUSTER, self.log)
                 self.sent += 1
                 self.brought += bool(message.snapshot)
