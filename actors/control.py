@@ -139,11 +139,14 @@ class ReadBack:
 class KeepOut:
     """Keep a log dir offline: it failed in an earlier life of the node, and was not read back.
 
-    ``why``: what the Controller has recorded of it.
+    ``why``: what the Controller has recorded of it. ``in_order``: its disk is fine, and an operator
+    wants it out of use: its logs are closed first. Who does not know the field ends its LogActors
+    as after a failure, which loses nothing either.
     """
 
     directory_id: str
     why: str
+    in_order: bool = False
 
 
 @message

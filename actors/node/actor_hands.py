@@ -241,15 +241,14 @@ class ActorHands:
     def _end(self, work: EndLog, effort: Effort) -> None:
         """Close the log and end its actor; fine if there is none, or another log's.
 
-        Raises NotLeader for a log that is being copied: nobody has closed it then.
+        Raises NotLeader for a log that must be closed: nobody has done it then.
         """
         partition = work.log.partition
         says = self._actors.says(partition)
         if says is None or not self._is_here(says) or says.log != work.log:
-            if work.is_for_copy:
-                raise NotLeader(
-                    str(partition), "its LogActor died at the end of a move; move it again"
-                )
+            if work.must_close:
+                why = "its LogActor died before the log was closed; a move can be ordered again"
+                raise NotLeader(str(partition), why)
             return
         offsets = self._actors.close(partition, CLOSE_TIMEOUT_S)
         self._disk.record_offsets(work.log, says.directory_id, offsets)

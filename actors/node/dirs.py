@@ -12,6 +12,8 @@
               v   | cannot be used
             not in use, until its disk answers, or somebody has it looked at again --> in use
 
+    in use --withdraw--> withdrawn --retire: checkpoints, marker--> not in use
+
 Nothing is written to a dir that is closed, but its lock is kept: its LogActors may still write to
 it. A dir that is not in use is not locked by this node, and nothing is written to it; but one that
 has lost its identity is locked, so that nobody gives it one beside a running broker. Whether a dir
@@ -24,7 +26,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -55,6 +57,7 @@ from raylog.storage.errors import (
 )
 from raylog.storage.files import FileSystem, Lock
 from raylog.storage.log_dir import LOCK_FILE, LogDir
+from raylog.storage.names import TopicPartition
 from raylog.storage.reading_back import drop_caches
 from raylog.storage.state.properties import read_meta
 
@@ -120,6 +123,8 @@ class NodeDirs:
         self._memory = threading.Lock()
         self._online: dict[str, OnlineDir] = {}
         self._closed: dict[str, OnlineDir] = {}  # and not unlocked yet
+        self._withdrawn: dict[str, OnlineDir] = {}  # and not closed in order yet
+        self._retired: set[str] = set()  # those that were
         self._paths: dict[str, str] = {}  # of every dir that is known by its id
         self._unusable: dict[str, Unusable] = {}  # by path
         # Of dirs that have lost their identity: who gives it back must stop the broker first.
@@ -285,6 +290,7 @@ class NodeDirs:
         for dir in dirs:
             self._online[dir.directory_id] = dir
             self._paths[dir.directory_id] = dir.path
+            self._retired.discard(dir.directory_id)
             self._unusable.pop(dir.path, None)
 
     def _refused(self, path: str, problem: RaylogError) -> Refused:
@@ -407,9 +413,12 @@ class NodeDirs:
         return path
 
     def is_whole(self) -> bool:
-        """Whether each dir that is known by its id is in use, and each dir has answered."""
+        """Whether each dir that is known by its id is in use, and each dir has answered.
+
+        Those do not count that were taken out of use in order.
+        """
         with self._memory:
-            return not self._silent and self._paths.keys() == self._online.keys()
+            return not self._silent and self._paths.keys() - self._retired == self._online.keys()
 
     def unusable(self) -> list[Unusable]:
         """The dirs that could not be taken into use."""
@@ -447,6 +456,29 @@ class NodeDirs:
             dir = self._closed.pop(directory_id, None)
         if dir is not None:
             dir.give_lock_up()
+
+    def withdraw(self, directory_id: str) -> None:
+        """Begin nothing more in a dir that is closed in order next; fine if it is not in use."""
+        with self._memory:
+            dir = self._online.pop(directory_id, None)
+            if dir is not None:
+                self._withdrawn[directory_id] = dir
+
+    def retire(self, directory_id: str, clean: Set[TopicPartition]) -> None:
+        """Close a dir as an orderly end does, and unlock it; fine if it is not in use.
+
+        ``clean``: the logs that were closed in order. Raises LogDirOffline where not all of it was
+        in order; it is unlocked then, too.
+        """
+        self.withdraw(directory_id)
+        with self._memory:
+            dir = self._withdrawn.pop(directory_id, None)
+        if dir is None:
+            return
+        if not dir.unlock({}, clean):
+            raise LogDirOffline(dir.path, "it was not closed in order")
+        with self._memory:
+            self._retired.add(directory_id)
 
     def read_back(self, directory_id: str) -> Found:
         """Take a dir into use again, with its logs as they are on the disk itself.

@@ -7,7 +7,8 @@ nobody serves its log.
 ==============================  ====================================
 instruction                     threads
 ==============================  ====================================
-ReadDir, CloseDir, UnlockDir    one of the dir: they keep their order
+ReadDir, RetireDir, CloseDir,   one of the dir: they keep their order
+UnlockDir
 Copy                            COPIES_AT_ONCE of the target
 Copy, the last round            COPIES_AT_ONCE of the target
 WriteEpoch                      one of the dir
@@ -29,6 +30,7 @@ from raylog.actors.node.instructions import (
     Copy,
     GiveUpCopy,
     ReadDir,
+    RetireDir,
     TakeConfig,
     UnlockDir,
     WriteEpoch,
@@ -49,6 +51,8 @@ class DiskWorker(Protocol):
 
     def obey(self, config: BrokerConfig) -> None: ...
 
+    def withdraw(self, directory_id: str) -> None: ...
+
     def close_dir(self, directory_id: str) -> None: ...
 
     def unlock_dir(self, directory_id: str) -> None: ...
@@ -62,9 +66,16 @@ class DiskWorker(Protocol):
 class DiskHands:
     """See the module's head."""
 
-    def __init__(self, worker: DiskWorker, tell: Callable[[Event], object]) -> None:
+    def __init__(
+        self,
+        worker: DiskWorker,
+        tell: Callable[[Event], object],
+        leave_copy: Callable[[str], object],
+    ) -> None:
+        """``leave_copy``: close the copy of the metadata in a log dir; waits only for a while."""
         self._worker = worker
         self._tell = tell
+        self._leave_copy = leave_copy
         self._works = Pools(WORKS_AT_ONCE)
         self._copies = Pools(COPIES_AT_ONCE)
         self._singles = Pools(1)
@@ -75,7 +86,7 @@ class DiskHands:
         match work:
             case WriteEpoch():
                 self._singles.run(("epoch", work.directory_id), job)
-            case ReadDir():
+            case ReadDir() | RetireDir():
                 self._singles.run(("dir", work.directory_id), job)
             case Copy():
                 self._copies.run(("last" if work.is_last else "copy", work.target_id), job)
@@ -104,6 +115,9 @@ class DiskHands:
 
     def _do(self, work: DiskInstruction) -> None:
         try:
+            if isinstance(work, RetireDir):
+                self._worker.withdraw(work.directory_id)
+                self._leave_copy(work.directory_id)
             result = self._worker.carry_out(work)
         except RaylogError as error:
             finished = Finished(token=work.token, error=error)

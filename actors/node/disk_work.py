@@ -39,6 +39,7 @@ from raylog.actors.node.instructions import (
     MakeFolder,
     PutAside,
     ReadDir,
+    RetireDir,
     WriteEpoch,
     WriteIdentity,
 )
@@ -64,7 +65,16 @@ logger = logging.getLogger(__name__)
 UNLOCK_TIMEOUT_S = 30.0
 
 DiskInstruction = (
-    WriteEpoch | ReadDir | MakeFolder | Doom | PutAside | WriteIdentity | Copy | Adopt | DropCopy
+    WriteEpoch
+    | ReadDir
+    | RetireDir
+    | MakeFolder
+    | Doom
+    | PutAside
+    | WriteIdentity
+    | Copy
+    | Adopt
+    | DropCopy
 )
 
 
@@ -246,6 +256,8 @@ class DiskWork:
                 dir.checkpoints.write_epoch(work.controller_epoch)
             case ReadDir():
                 return self._dirs.read_back(work.directory_id)
+            case RetireDir():
+                self._dirs.retire(work.directory_id, work.clean)
             case MakeFolder():
                 self._dirs.online(work.directory_id).make(work.log)
             case Doom():
@@ -303,6 +315,10 @@ class DiskWork:
         """Nothing is left of the log here."""
         with self._memory:
             self._homes.pop(log, None)
+
+    def withdraw(self, directory_id: str) -> None:
+        """Use a dir no more, and keep its lock until ``RetireDir``; fine if it is not in use."""
+        self._dirs.withdraw(directory_id)
 
     def close_dir(self, directory_id: str) -> None:
         """A dir went offline: write nothing more to it. Fine if it is closed."""

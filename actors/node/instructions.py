@@ -57,6 +57,19 @@ class UnlockDir:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RetireDir:
+    """Take a log dir out of use in order: its copy of the metadata, checkpoints, marker, lock.
+
+    No actor of this node uses it any more. ``clean``: its logs that were closed in order, or that
+    nobody has opened since that. After an error it is out of use, too, but not in order.
+    """
+
+    token: int
+    directory_id: str
+    clean: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SendReport:
     """Make the report known to the Controller; of several the newest is enough."""
 
@@ -209,13 +222,13 @@ class Configure:
 class EndLog:
     """Close the log in order, and end its actor. After an error the actor may live.
 
-    ``is_for_copy``: the rest of it is copied next, and the copy counts as clean. So it is an error
-    where no actor is there, since that one has closed nothing.
+    ``must_close``: the rest of it is copied next, and the copy counts as clean; or its log dir is
+    taken out of use in order. So it is an error where no actor is there: that one closed nothing.
     """
 
     token: int
     log: LogId
-    is_for_copy: bool = False
+    must_close: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,6 +276,7 @@ class TakeConfig:
 Work = (
     WriteEpoch
     | ReadDir
+    | RetireDir
     | MakeFolder
     | Doom
     | PutAside

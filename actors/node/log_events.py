@@ -6,7 +6,7 @@ Each method notes what is so from now on; ``log_steps.py`` decides what follows.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from raylog.actors.control import DirReport, LogId, Move, Serve
+from raylog.actors.control import DirReport, End, LogId, Move, Remove, Serve
 from raylog.actors.node.events import Folder, Served
 from raylog.actors.node.instructions import (
     Adopt,
@@ -15,10 +15,12 @@ from raylog.actors.node.instructions import (
     Doom,
     DropCopy,
     EndLog,
+    GiveUpCopy,
     KillActor,
     MakeFolder,
     PutAside,
     ReadDir,
+    RetireDir,
     StartLog,
     Work,
     WriteEpoch,
@@ -26,6 +28,7 @@ from raylog.actors.node.instructions import (
 )
 from raylog.actors.node.log_book import LogBook, Unnamed
 from raylog.actors.node.log_states import CopyBeside, LogWork, NodeLog, is_unchanged
+from raylog.actors.node.places import NOT_IN_ORDER, READING_BACK, Place
 from raylog.storage.errors import LogLocked, RaylogError, StorageError
 from raylog.storage.names import TopicPartition
 
@@ -193,8 +196,8 @@ class LogEvents:
                 return
             case DropCopy(topic_id=None) | ReadDir():
                 return
-            case WriteEpoch():
-                raise AssertionError("an epoch is no log's")
+            case WriteEpoch() | RetireDir():
+                raise AssertionError("it is no log's")
         log = self._book.logs[log_of(work)]
         self._book.touch(log.id.partition)
         if log.copying is not None and log.copying.token == work.token:
@@ -317,6 +320,9 @@ class LogEvents:
             self._book.drop_copy(log, work.directory_id)
             self._book.add_folder(log, work.directory_id)
             log.clean.add(work.directory_id)
+        is_closed = error is None and isinstance(work, EndLog)
+        if is_closed and log.home is not None and self._places.is_leaving(log.home):
+            log.clean.add(log.home)
         log.follow(work, error is None)
         if error is not None and was_moving:
             log.problem = error
@@ -336,9 +342,68 @@ class LogEvents:
     def read_back(self, directory_id: str) -> None:
         """Nobody uses the dir any more, until it was read back."""
         place = self._places.get(directory_id)
-        if place is not None and not place.report.is_read_back:
-            self.dir_failed(directory_id, "its logs are being read back from the disk")
-            place.is_to_be_read = True
+        if place is None or place.report.is_read_back:
+            return
+        if not place.leaving:  # else when it is closed in order
+            self.dir_failed(directory_id, READING_BACK)
+        place.is_to_be_read = True
+
+    # -- a dir is taken out of use -----------------------------------------------------------------
+
+    def retire(self, directory_id: str, why: str) -> None:
+        """Close a dir in order, its logs first; nothing new is begun there."""
+        place = self._places.get(directory_id)
+        if place is None:
+            return
+        place.is_to_be_read = False
+        if place.is_open:
+            self._leave_dir(directory_id, place, why)
+        elif not place.is_online and not self._is_being_read(directory_id):
+            place.report = replace(place.report, why=why)
+
+    def _is_being_read(self, directory_id: str) -> bool:
+        works = self._book.out.in_flight.values()
+        return any(isinstance(w, ReadDir) and w.directory_id == directory_id for w in works)
+
+    def _leave_dir(self, directory_id: str, place: Place, why: str) -> None:
+        self._places.set_leaving(directory_id, why)
+        self._book.out.note("log-dir-leaves", log_dir=place.report.path, why=why)
+        for partition in self._partitions_in(place):
+            self._book.touch(partition)
+            for log in self._book.of(partition):
+                self._leave(log, directory_id)
+
+    def _leave(self, log: NodeLog, directory_id: str) -> None:
+        """A log is to be closed where it lies in a dir, or to stay where it is otherwise."""
+        is_target = isinstance(log.want, Move) and log.want.target_id == directory_id
+        is_here = directory_id in (log.home, log.wanted_dir) and log.moved_to is None
+        if not (is_target or is_here):
+            return
+        log.leave_move()
+        if isinstance(log.doing, Copy):
+            self._book.out.say(GiveUpCopy(log=log.id, copy_token=log.doing.token))
+        if is_target:
+            log.problem = self._places.problem(directory_id)
+        elif not isinstance(log.want, Remove):
+            log.want = End(log=log.id)
+
+    def retired(self, work: RetireDir, error: RaylogError | None) -> None:
+        """A dir is out of use; fine if its disk has failed meanwhile."""
+        place = self._places[work.directory_id]
+        if not place.leaving:
+            return
+        partitions = self._partitions_in(place)
+        why = place.leaving if error is None else place.leaving + NOT_IN_ORDER
+        self._places.set_retired(work.directory_id, why)
+        self._book.out.note("log-dir-left", log_dir=place.report.path, why=why)
+        for partition in partitions:
+            self._book.touch(partition)
+            for log in self._book.of(partition):
+                self._lose(log, work.directory_id)
+
+    @staticmethod
+    def _partitions_in(place: Place) -> set[TopicPartition]:
+        return {*place.names, *(log.partition for log in place.copies)}
 
     # -- a disk fails ------------------------------------------------------------------------------
 
@@ -356,11 +421,11 @@ class LogEvents:
         if not self._places.is_online(directory_id):
             return
         place = self._places[directory_id]
-        copied = {log.partition for log in place.copies}
+        partitions = self._partitions_in(place)
         path = place.report.path
         self._places.set_offline(directory_id, why)
         self._book.out.note("log-dir-offline", log_dir=path, why=why)
-        for partition in {*place.names, *copied}:
+        for partition in partitions:
             self._book.touch(partition)
             for log in self._book.of(partition):
                 self._lose(log, directory_id)
@@ -383,7 +448,7 @@ class LogEvents:
 
 def log_of(work: Work) -> LogId:
     """The log for which something is in flight."""
-    assert not isinstance(work, WriteEpoch | ReadDir | KillActor)
+    assert not isinstance(work, WriteEpoch | ReadDir | RetireDir | KillActor)
     if not isinstance(work, PutAside | DropCopy):
         return work.log
     assert work.topic_id is not None

@@ -62,8 +62,8 @@ class LogOrders:
         log = self._book.logs.get(order.log)
         if log is None or _is_being_removed(log):
             return False
-        is_online = self._book.places.is_online(order.directory_id)
-        if order.directory_id not in log.folders or not is_online:
+        is_open = self._book.places.is_open(order.directory_id)
+        if order.directory_id not in log.folders or not is_open:
             return False
         log.learn_config(order.config, order.config_version)
         log.asides.discard(order.directory_id)

@@ -27,6 +27,7 @@ from raylog.actors.node.instructions import (
     MakeFolder,
     PutAside,
     ReadDir,
+    RetireDir,
     StartLog,
     UnlockDir,
     Work,
@@ -55,14 +56,18 @@ class LogSteps:
     def free_dirs(self) -> None:
         """Unlock the dirs that went offline, and read those back for which that is ordered.
 
-        Each as soon as nobody can write to it any more: neither an actor, nor this node.
+        Each as soon as nobody can write to it any more: neither an actor, nor this node. So are
+        those closed that are taken out of use in order.
         """
         for directory_id, place in self._book.places.items():
-            is_awaited = place.is_to_unlock or place.is_to_be_read
+            is_awaited = place.is_to_unlock or place.is_to_be_read or place.leaving
             if is_awaited and not self._is_in_use(directory_id):
                 self._free(directory_id, place)
 
     def _free(self, directory_id: str, place: Place) -> None:
+        if place.leaving:
+            self._retire(directory_id, place)
+            return
         if place.is_to_unlock:
             place.is_to_unlock = False
             self._book.out.say(UnlockDir(directory_id=directory_id))
@@ -70,10 +75,23 @@ class LogSteps:
             place.is_to_be_read = False
             self._book.out.work(ReadDir(token=self._token(), directory_id=directory_id))
 
+    def _retire(self, directory_id: str, place: Place) -> None:
+        clean = {
+            partition
+            for partition in place.names
+            if any(directory_id in log.clean for log in self._book.of(partition))
+        }
+        self._book.out.work(
+            RetireDir(token=self._token(), directory_id=directory_id, clean=frozenset(clean))
+        )
+
     def _is_in_use(self, directory_id: str) -> bool:
-        """Whether something is in flight in a dir, or an actor of it is being killed."""
+        """Whether something is in flight in a dir, or an actor of it lives or is being killed."""
         names = self._book.places[directory_id].names
         if not names.keys().isdisjoint(self._book.kills):
+            return True
+        logs = [log for partition in names for log in self._book.of(partition)]
+        if any(log.home == directory_id and log.has_actor for log in logs):
             return True
         return any(is_in(work, directory_id) for work in self._book.out.in_flight.values())
 
@@ -128,8 +146,8 @@ class LogSteps:
             case "keep":
                 return self._keep(log)
             case "end":
-                is_for_copy = log.state == "copied"
-                return EndLog(token=self._token(), log=log.id, is_for_copy=is_for_copy)
+                must_close = log.state == "copied" or self._book.places.is_leaving(log.home)
+                return EndLog(token=self._token(), log=log.id, must_close=must_close)
             case "finish":
                 return self._copy(log, is_last=True)
             case "adopt":
@@ -154,7 +172,7 @@ class LogSteps:
         places = self._book.places
         directory_id = places.choose(log.id, log.tried)
         if directory_id is None:
-            if not places.online():
+            if not places.open():
                 dirs = "; ".join(f"{dir.path}: {dir.why}" for dir in places.reports())
                 log.problem = NoLogDirs(dirs)
             if log.problem is not None:
@@ -227,7 +245,7 @@ class LogSteps:
 
     def _may_open(self, log: NodeLog, directory_id: str) -> bool:
         place = self._book.places[directory_id]
-        if directory_id not in log.folders or not place.is_online:
+        if directory_id not in log.folders or not place.is_open:
             return False
         if any(other.has_actor for other in self._book.of(log.id.partition) if other is not log):
             return False
@@ -265,7 +283,7 @@ class LogSteps:
         if log.problem is not None or log.copying is not None:
             return
         place = self._book.places.get(move.target_id)
-        if place is None or not place.is_online:
+        if place is None or not place.is_open:
             log.problem = self._book.places.problem(move.target_id)
             return
         if not place.is_free_for(log.id):
@@ -297,7 +315,7 @@ class LogSteps:
             return
         is_wanted = isinstance(log.want, Move) and log.want.target_id == copying.target_id
         is_served = log.state == "serving" and log.home == copying.source_id
-        if not (is_wanted and is_served and self._book.places.is_online(copying.target_id)):
+        if not (is_wanted and is_served and self._book.places.is_open(copying.target_id)):
             copying.is_given_up = True
             self._book.out.say(GiveUpCopy(log=log.id, copy_token=copying.token))
 

@@ -65,6 +65,7 @@ from raylog.actors.node.instructions import (
     EndNode,
     Instruction,
     Refuse,
+    RetireDir,
     SendReport,
     TakeConfig,
     WriteEpoch,
@@ -242,6 +243,10 @@ class NodeMachine:
         if isinstance(work, WriteEpoch):
             self._epoch_written(work, event.error)
             return
+        if isinstance(work, RetireDir):
+            self._events.retired(work, event.error)
+            self._reports.node_changed()
+            return
         blamed = self._events.blamed(work, event.error)
         self._events.ended(work, event.result, event.error)
         if event.error is not None:
@@ -280,6 +285,8 @@ class NodeMachine:
             match order:
                 case ReadBack():
                     self._events.read_back(order.directory_id)
+                case KeepOut(in_order=True):
+                    self._events.retire(order.directory_id, order.why)
                 case KeepOut():
                     self._events.dir_failed(order.directory_id, order.why)
                 case Stop():
@@ -311,7 +318,7 @@ class NodeMachine:
 
     def _write_epochs(self, now_ms: int) -> None:
         epoch = self._gate.wanted
-        for directory_id in self._places.epochs.to_write(self._places.online(), epoch, now_ms):
+        for directory_id in self._places.epochs.to_write(self._places.open(), epoch, now_ms):
             self._out.work(
                 WriteEpoch(
                     token=self._out.token(), controller_epoch=epoch, directory_id=directory_id
@@ -340,7 +347,7 @@ class NodeMachine:
         """Obey what waited for the log dirs, once those have the epoch that answer."""
         if self._places.epochs.pass_time(now_ms):
             self._reports.node_changed()
-        is_settled = self._places.epochs.is_settled(self._places.online(), self._gate.wanted)
+        is_settled = self._places.epochs.is_settled(self._places.open(), self._gate.wanted)
         if not self._gate.is_holding or not is_settled:
             return
         for orders in self._gate.open():

@@ -105,6 +105,18 @@ class MetadataKeeper:
             if self._hand is not None:
                 self._ask(self._hand, MetadataCopy.release)
 
+    def leave(self, directory_id: str) -> None:
+        """Close the copy in a log dir that is not online any more; fine if there is none.
+
+        Where its disk hangs it may be locked still.
+        """
+        with suppress(RaylogError), self._alone(even_if_stopped=True):
+            hand = self._hands.get(directory_id)
+            if hand is not None:
+                if hand is self._hand:
+                    self._hand = None
+                self._ask(hand, MetadataCopy.release)
+
     def stop(self) -> None:
         """Close the copy for good, unless its disk hangs."""
         self._is_stopped = True

@@ -9,6 +9,7 @@ from raylog.actors.node.instructions import (
     KillActor,
     PutAside,
     ReadDir,
+    RetireDir,
     StartLog,
     Work,
     WriteEpoch,
@@ -23,7 +24,7 @@ def validate_work(book: LogBook, openings_at_once: int) -> None:
     lanes: Counter[LogId] = Counter()
     first_openings: Counter[str] = Counter()
     for work in book.out.in_flight.values():
-        if isinstance(work, WriteEpoch | ReadDir | KillActor) or _is_unnamed(work):
+        if isinstance(work, WriteEpoch | ReadDir | RetireDir | KillActor) or _is_unnamed(work):
             continue
         log = book.logs[log_of(work)]
         if log.copying is not None and log.copying.token == work.token:

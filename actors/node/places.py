@@ -18,6 +18,11 @@ from raylog.storage.names import TopicPartition
 ROOM_BYTES = 16 << 20
 # Why a dir takes no orders that is online.
 BEHIND = "it has not taken the Controller's epoch yet; its disk may hang"
+CLOSING = "an operator takes it offline; its logs are being closed"
+# Why a dir is offline that may come back by itself.
+READING_BACK = "its logs are being read back from the disk"
+# Follows why a dir is offline that was to be closed in order.
+NOT_IN_ORDER = " (not all in order: the logs that were not are recovered when it is used again)"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,10 +38,16 @@ class Place:
     waiting: dict[LogId, None] = field(default_factory=dict)
     is_to_be_read: bool = False  # ordered, and not in flight yet
     is_to_unlock: bool = False  # it went offline, and actors may still write to it
+    leaving: str = ""  # why it is offline once its logs are closed; empty where it shall not be
 
     @property
     def is_online(self) -> bool:
         return self.report.state == "online"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something new may be begun in it."""
+        return self.is_online and not self.leaving
 
     @property
     def has_room(self) -> bool:
@@ -82,18 +93,26 @@ class Places:
         place = self.get(directory_id)
         return place is not None and place.is_online
 
+    def is_open(self, directory_id: str | None) -> bool:
+        place = self.get(directory_id)
+        return place is not None and place.is_open
+
+    def is_leaving(self, directory_id: str | None) -> bool:
+        """Whether its logs are being closed, to take it out of use in order."""
+        return self.is_online(directory_id) and not self.is_open(directory_id)
+
     def takes_orders(self, directory_id: str | None) -> bool:
         """Whether something may be done in a dir that was ordered: see ``dir_epochs.py``."""
-        if directory_id is None or not self.is_online(directory_id):
+        if directory_id is None or not self.is_open(directory_id):
             return False
         return self.epochs.takes_orders(directory_id)
 
     def is_behind(self, directory_id: str | None) -> bool:
-        """Whether it is online, and takes no orders."""
-        return self.is_online(directory_id) and not self.takes_orders(directory_id)
+        """Whether it is open, and takes no orders."""
+        return self.is_open(directory_id) and not self.takes_orders(directory_id)
 
-    def online(self) -> list[str]:
-        return [directory_id for directory_id, place in self._by_id.items() if place.is_online]
+    def open(self) -> list[str]:
+        return [directory_id for directory_id, place in self._by_id.items() if place.is_open]
 
     def items(self) -> Iterable[tuple[str, Place]]:
         return self._by_id.items()
@@ -104,9 +123,22 @@ class Places:
             place.report, state="offline", why=why, usable_bytes=-1, is_read_back=False
         )
         place.copies.clear()
+        place.leaving = ""
         place.is_to_unlock = True
         self.epochs.forget(directory_id)
         self._to_close.append(directory_id)
+
+    def set_leaving(self, directory_id: str, why: str) -> None:
+        """Nothing new is begun there; what was read back says nothing of its next use."""
+        place = self._by_id[directory_id]
+        place.leaving = why
+        place.report = replace(place.report, is_read_back=False)
+
+    def set_retired(self, directory_id: str, why: str) -> None:
+        """It is offline, and closed and unlocked already."""
+        self.set_offline(directory_id, why)
+        self._by_id[directory_id].is_to_unlock = False
+        self._to_close.remove(directory_id)
 
     def take_to_close(self) -> list[str]:
         """The dirs that went offline since the last call."""
@@ -125,6 +157,8 @@ class Places:
 
     def _report(self, directory_id: str) -> DirReport:
         report = self._by_id[directory_id].report
+        if self.is_leaving(directory_id):
+            return replace(report, why=CLOSING)
         if self.is_behind(directory_id) or self.epochs.is_late(directory_id):
             return replace(report, why=BEHIND)
         return report
@@ -134,7 +168,7 @@ class Places:
         place = self.get(directory_id)
         if place is None:
             return InvalidLogDir(directory_id, "this node has no such log dir")
-        return LogDirOffline(place.report.path, place.report.why)
+        return LogDirOffline(place.report.path, place.leaving or place.report.why)
 
     def blamed(self, path: str) -> str | None:
         """The dir in which a file or folder lies."""
@@ -150,7 +184,7 @@ class Places:
         """
         free = [
             directory_id
-            for directory_id in self.online()
+            for directory_id in self.open()
             if directory_id not in but
             and self.takes_orders(directory_id)
             and self._by_id[directory_id].is_free_for(log)

@@ -216,7 +216,14 @@ class RunningNode:
             folder=ports.disk.folder,
             tell=shell.tell,
         )
-        disk_hands = DiskHands(ports.disk, shell.tell)
+        self.metadata = MetadataKeeper(
+            ports.disk.online,
+            lambda directory_id: ports.disk.metadata_copy(
+                directory_id, node=facts.node, life=life, steady=ports.clock
+            ),
+            MetadataKept(node=facts.node, life=life),
+        )
+        disk_hands = DiskHands(ports.disk, shell.tell, self.metadata.leave)
         self._hands = NodeHands(
             disk_hands, self._actor_hands, self._upkeep_hands, self._link, ports.end_node
         )
@@ -238,13 +245,6 @@ class RunningNode:
             ports.actors, node_id=facts.node_id, served=shell.served, tell=shell.tell
         )
         self._writes = Pools(1)  # of cleaner offsets, by log dir
-        self.metadata = MetadataKeeper(
-            ports.disk.online,
-            lambda directory_id: ports.disk.metadata_copy(
-                directory_id, node=facts.node, life=life, steady=ports.clock
-            ),
-            MetadataKept(node=facts.node, life=life),
-        )
         self._lock = threading.Lock()  # of what follows
         self._recoveries = Recoveries(ports.timer.now_s)
         self._usable_bytes: dict[str, int] = {}

@@ -488,7 +488,7 @@ class Manager:
         log = instruction.log
         actor = self.world.ray.named.get(log.partition)
         if actor is None or actor.log != log or actor.node != self.node.key:
-            if instruction.is_for_copy:
+            if instruction.must_close:
                 raise NotLeader(str(log), "its actor is gone")
             return
         if actor.is_paused or not actor.is_alive:

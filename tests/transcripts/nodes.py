@@ -42,6 +42,7 @@ from raylog.actors.node.instructions import (
     PutAside,
     ReadDir,
     Refuse,
+    RetireDir,
     RunUpkeep,
     SendReport,
     StartLog,
@@ -138,6 +139,9 @@ def in_words(said: Instruction) -> str:
             return f"write epoch {said.controller_epoch} to {said.directory_id}"
         case ReadDir():
             return f"read {said.directory_id} back"
+        case RetireDir():
+            clean = ", ".join(sorted(map(str, said.clean)))
+            return f"retire {said.directory_id} with {clean or 'nothing'} clean"
         case CloseDir():
             return f"close {said.directory_id}"
         case UnlockDir():
@@ -170,8 +174,7 @@ def in_words(said: Instruction) -> str:
         case Configure():
             return f"configure {name_of(said.log)} with {said.config_version}"
         case EndLog():
-            why = ", to copy the rest" * said.is_for_copy
-            return f"end {name_of(said.log)}{why}"
+            return f"end {name_of(said.log)}{', closed in order' * said.must_close}"
         case KillActor():
             return f"kill {said.partition}"
         case StartUpkeep():

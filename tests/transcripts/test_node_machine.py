@@ -707,7 +707,7 @@ def test_an_actor_that_was_ended_for_a_move_has_no_order() -> None:
     assert node.machine.order_of(ORDERS) == ordered()
     node.done("copy orders-0 of old from A to B")
     assert node.machine.order_of(ORDERS) is None, "it is being ended"
-    node.done("end orders-0 of old, to copy the rest")
+    node.done("end orders-0 of old, closed in order")
     assert node.machine.order_of(ORDERS) is None
 
 

@@ -28,16 +28,14 @@ def copied() -> Node:
     """A node whose log is served, and little is left to copy."""
     node = serving("A", "B")
     assert node.orders(move()) == ["copy orders-0 of old from A to B"]
-    assert node.done("copy orders-0 of old from A to B") == [
-        "end orders-0 of old, to copy the rest"
-    ]
+    assert node.done("copy orders-0 of old from A to B") == ["end orders-0 of old, closed in order"]
     return node
 
 
 def whole_copy() -> Node:
     """A node whose log is closed and copied, and the copy has no name yet."""
     node = copied()
-    assert node.done("end orders-0 of old, to copy the rest") == [
+    assert node.done("end orders-0 of old, closed in order") == [
         "copy the rest of orders-0 of old from A to B"
     ]
     said = node.done("copy the rest of orders-0 of old from A to B")
@@ -85,9 +83,7 @@ def test_a_config_does_not_wait_for_a_copy() -> None:
     node.orders(move())
     assert node.orders(move(version=2)) == ["configure orders-0 of old with 2"]
     assert node.done("copy orders-0 of old from A to B") == []
-    assert node.done("configure orders-0 of old with 2") == [
-        "end orders-0 of old, to copy the rest"
-    ]
+    assert node.done("configure orders-0 of old with 2") == ["end orders-0 of old, closed in order"]
 
 
 def test_an_actor_that_dies_during_a_copy_is_started_at_once_and_the_copy_made_anew() -> None:
@@ -118,7 +114,7 @@ def test_a_copy_that_failed_is_tried_again_only_by_an_order() -> None:
 
 def test_a_log_whose_rest_could_not_be_copied_is_served_where_it_was() -> None:
     node = copied()
-    node.done("end orders-0 of old, to copy the rest")
+    node.done("end orders-0 of old, closed in order")
     full = DiskFull("/disk/B/x")
     said = node.failed("copy the rest of orders-0 of old from A to B", full)
     assert said == ["start orders-0 of old in A with config 1"]
@@ -130,7 +126,7 @@ def test_a_log_whose_rest_could_not_be_copied_is_served_where_it_was() -> None:
 
 def test_an_actor_that_does_not_close_for_a_move_is_opened_again() -> None:
     node = copied()
-    said = node.failed("end orders-0 of old, to copy the rest", HANGS)
+    said = node.failed("end orders-0 of old, closed in order", HANGS)
     assert said == ["start orders-0 of old in A with config 1"]
     said = node.done("start orders-0 of old in A with config 1")
     assert said == ["drop the copy of orders-0 of old in B"]
@@ -139,7 +135,7 @@ def test_an_actor_that_does_not_close_for_a_move_is_opened_again() -> None:
 
 def test_a_move_is_taken_back_while_its_rest_is_copied() -> None:
     node = copied()
-    node.done("end orders-0 of old, to copy the rest")
+    node.done("end orders-0 of old, closed in order")
     assert node.orders(serve()) == ["give up the copy of orders-0 of old"]
     said = node.done("copy the rest of orders-0 of old from A to B")
     assert said == ["start orders-0 of old in A with config 1"]

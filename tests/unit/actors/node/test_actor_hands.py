@@ -129,7 +129,7 @@ def test_the_end_of_a_move_is_an_error_where_no_actor_has_closed_the_log(
     node = Hands()
     if other is not None:
         node.actors.living[PARTITION] = FakeLog(said=says(other))
-    node.hands.carry_out(EndLog(token=1, log=ORDERS, is_for_copy=True))
+    node.hands.carry_out(EndLog(token=1, log=ORDERS, must_close=True))
     assert isinstance(node.finished().error, NotLeader)
 
 

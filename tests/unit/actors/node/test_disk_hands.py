@@ -17,6 +17,7 @@ from raylog.actors.node.instructions import (
     GiveUpCopy,
     MakeFolder,
     ReadDir,
+    RetireDir,
     UnlockDir,
     WriteEpoch,
 )
@@ -58,6 +59,9 @@ class FakeWorker:
     def obey(self, config: BrokerConfig) -> None:
         self.calls.append(config)
 
+    def withdraw(self, directory_id: str) -> None:
+        self.calls.append(("withdraw", directory_id))
+
     def close_dir(self, directory_id: str) -> None:
         assert self.closing.wait(10)
         self.calls.append(("close", directory_id))
@@ -76,7 +80,10 @@ class Hands:
     def __init__(self) -> None:
         self.worker = FakeWorker()
         self.told: SimpleQueue[Event] = SimpleQueue()
-        self.hands = DiskHands(self.worker, self.told.put)
+        self.hands = DiskHands(self.worker, self.told.put, self._leave_copy)
+
+    def _leave_copy(self, directory_id: str) -> None:
+        self.worker.calls.append(("leave the copy", directory_id))
 
     def next(self) -> Event:
         return self.told.get(timeout=10)
@@ -107,6 +114,15 @@ def test_what_a_dir_holds_is_told_before_its_reading_has_ended() -> None:
     node.hands.carry_out(ReadDir(token=1, directory_id=A))
     assert node.next() == DirsRead(dirs=FOUND.dirs, folders=(), controller_epoch=3)
     assert node.next() == Finished(token=1)
+
+
+def test_the_copy_of_the_metadata_leaves_a_dir_before_that_is_unlocked() -> None:
+    """And nobody begins one there meanwhile: the dir is not in use any more."""
+    node = Hands()
+    retire = RetireDir(token=1, directory_id=A, clean=frozenset())
+    node.hands.carry_out(retire)
+    assert node.next() == Finished(token=1)
+    assert node.worker.calls == [("withdraw", A), ("leave the copy", A), retire]
 
 
 def test_an_error_is_told() -> None:
