@@ -73,6 +73,7 @@ from raylog.cluster.controller.describe import (
     TopicDescription,
     merged_log_dirs,
 )
+from raylog.cluster.controller.leaving_dirs import OfflineLogDir
 from raylog.cluster.controller.node_states import NodeDescription
 from raylog.cluster.controller.stopping import stop_controller
 from raylog.cluster.controller.stub import ControllerStub, find_controller
@@ -591,6 +592,21 @@ class Broker:
             return self._command(f"using {log_dir} again", command, CALL_TIMEOUT_S)
 
         return online_again(meant, known, self._log_managers(), order)
+
+    def log_dir_offline(self, log_dir: str, node: str | None = None) -> OfflineLogDir:
+        """Take a log dir out of use while everything else serves, to check or swap its disk.
+
+        Its logs are closed in order, so nothing is recovered when :meth:`log_dir_online` brings it
+        back, as a new start of its node does. Until then its partitions answer LogDirTakenOffline,
+        and no new one goes there. Returns when its disk can be unmounted, or, where nobody can tell
+        when it can be, with what it ``waits_for``; it may be repeated. ``log_dir``: as of
+        :meth:`move_partition`; ``node``: as of :meth:`drain_node`, where several nodes have a log
+        dir at this path. Raises InvalidRequest where there is none, or several, and for one that
+        cannot be spared: with the metadata that the Controller writes, or the last of its node.
+        """
+        meant = meant_log_dir(log_dir)
+        ask = partial(ControllerStub.log_dir_offline, log_dir=meant, node=node)
+        return self._command(f"taking {log_dir} offline", shall_be(ask), WORK_TIMEOUT_S)
 
     def status(self) -> list[PartitionStatus]:
         """What every partition that answers within seconds says of itself, by name."""

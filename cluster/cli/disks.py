@@ -15,6 +15,7 @@ from raylog.cluster.cli.common import (
     Output,
     connected,
     names_of,
+    note,
     note_stopped,
     show,
     show_json,
@@ -81,6 +82,48 @@ def online(
         typer.echo(f"{log_dir} is used again when its logs are read back from the disk")
     else:
         typer.echo(f"{log_dir} is {state}")
+
+
+@dirs_app.command()
+def offline(
+    log_dir: Annotated[
+        str,
+        typer.Argument(
+            metavar="LOG_DIR",
+            help="Path or directory id of a log dir. A relative path counts from the folder that "
+            "you are in; of another machine, give the whole path, or the id.",
+        ),
+    ],
+    node: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NODE",
+            help="Its node, where several have a log dir at this path: label, Ray's id, or the "
+            "beginning of that.",
+        ),
+    ] = None,
+    address: Address = None,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Take a log dir out of use in order, to check or swap its disk, while all others serve.
+
+    Its partitions cannot be used until `raylog log-dirs online`, or until its node or the broker is
+    started again. Returns when the disk can be unmounted. Refused for the log dir with the metadata
+    that the Controller writes, and for the last one of a node: stop the broker, or the node.
+    """
+    broker = connected(address, namespace)
+    with told_if_interrupted("it goes offline all the same; see `raylog log-dirs`"):
+        taken = broker.log_dir_offline(log_dir, node)
+    if taken.waits_for:
+        note(
+            f"{taken.path} is still in use: {taken.waits_for}. It goes on by itself; the same "
+            "command waits again"
+        )
+        raise typer.Exit(1)
+    back = f"`raylog log-dirs online {taken.directory_id}` brings it back"
+    typer.echo(f"{taken.path} is offline ({taken.why}), and not in use; {back}")
+    if taken.was_clean is False:
+        note("not all of its logs were closed in order: these are recovered when it is back")
 
 
 @dirs_app.command()

@@ -27,6 +27,7 @@ from raylog.cluster.controller.commands import (
     DrainNode,
     FinalizeUpgrade,
     LogDirOnline,
+    LogDirOut,
     MovePartition,
     StartNode,
     StopNode,
@@ -41,6 +42,7 @@ from raylog.cluster.controller.describe import (
 from raylog.cluster.controller.events import Asked
 from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.instructions import Altered, Answered, Applied
+from raylog.cluster.controller.leaving_dirs import OfflineLogDir, describe_offline
 from raylog.cluster.controller.meters import numbers
 from raylog.cluster.controller.node_states import (
     NodeDescription,
@@ -314,6 +316,23 @@ class Commanding:
             if why is not None:
                 raise LogDirOffline(record.path, why)
         return record.state
+
+    def log_dir_offline(self, log_dir: str, node: str | None = None) -> OfflineLogDir:
+        """Take a log dir out of use in order; returns when its disk can be taken out.
+
+        Or when nobody can tell when it can be: ``waits_for`` of the answer says what is missing. It
+        may be asked again. ``node``: as of ``key_of``. Raises InvalidRequest for a log dir that is
+        not known, or that cannot be spared: the Controller's with the metadata, or the last one of
+        its node.
+        """
+        key = None if node is None else self._node(node)
+        command = LogDirOut(log_dir=log_dir, node=key)
+        record = self._ask(command, f"taking {log_dir} offline", WORK_TIMEOUT_S)
+        assert isinstance(record, DirRecord), record
+        snapshot = self._snapshot()
+        return describe_offline(
+            snapshot.desired, snapshot.observed, record.directory_id, snapshot.now_ms
+        )
 
     def drain_node(self, node: str, is_undone: bool = False) -> NodeDescription:
         """Give a node no new partition, or give it some again. ``node``: as of ``key_of``.

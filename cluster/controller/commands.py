@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from raylog.actors.control import LogId
+from raylog.actors.control import LogId, Report
 from raylog.actors.errors import (
     InvalidRequest,
     MoveRunning,
@@ -30,6 +30,7 @@ from raylog.cluster.controller.config_changes import (
     parsed_for,
 )
 from raylog.cluster.controller.desired import Desired, port_of
+from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import (
     BrokerConfigRecord,
@@ -43,7 +44,7 @@ from raylog.cluster.controller.records import (
     TopicRemovedRecord,
 )
 from raylog.cluster.controller.settings import altered, topic_overrides
-from raylog.cluster.controller.spread import Homes, short_key
+from raylog.cluster.controller.spread import Homes, is_usable, short_key
 from raylog.cluster.controller.upgrade import releases_of, why_not_ready
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import InvalidConfig, InvalidPartitions, InvalidTopic, LogDirOffline
@@ -145,6 +146,14 @@ class LogDirOnline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirOut:
+    """Take a log dir out of use in order, until ``LogDirOnline``. The fields are as of that."""
+
+    log_dir: str
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DrainNode:
     """Give a node no new partition; ``is_undone``: give it some again. ``node``: its key."""
 
@@ -201,6 +210,7 @@ Command = (
     | MovePartition
     | CancelMove
     | LogDirOnline
+    | LogDirOut
     | DrainNode
     | StopNode
     | StartNode
@@ -224,14 +234,17 @@ class Commands:
         config: BrokerConfig,
         start: str = "",
         levels: Levels = LEVELS,
+        metadata_dir: str = "",
     ) -> None:
         """``config``: the broker's; ``start``: the id of its start.
 
-        ``levels``: those that this raylog knows.
+        ``levels``: those that this raylog knows. ``metadata_dir``: the id of the log dir in which
+        the Controller has the metadata.
         """
         self._desired, self._observed = desired, observed
         self._now_ms, self._config, self._start = now_ms, config, start
         self._levels = levels
+        self._metadata_dir = metadata_dir
 
     def records(self, command: Command) -> tuple[Record, ...]:
         """What the command changes; empty where everything is so already.
@@ -255,6 +268,8 @@ class Commands:
                 return self._cancel_move(command)
             case LogDirOnline():
                 return self._log_dir_online(command)
+            case LogDirOut():
+                return self._log_dir_out(command)
             case DrainNode() | StopNode() | StartNode():
                 return self._operate(command)
             case ApplyConfig():
@@ -417,7 +432,51 @@ class Commands:
     def _log_dir_online(self, command: LogDirOnline) -> tuple[Record, ...]:
         meant = self.log_dir(command)
         self._check_identified(meant)
-        return (replace(meant, state="returning"),) if meant.state == "offline" else ()
+        returning = replace(meant, state="returning", is_ordered=False)
+        return (returning,) if meant.state == "offline" else ()
+
+    def _log_dir_out(self, command: LogDirOut) -> tuple[Record, ...]:
+        meant = self.log_dir(command)
+        if meant.state == "offline":
+            return ()
+        why = self._why_not_out(meant)
+        if why:
+            raise InvalidRequest("log_dir", meant.path, why)
+        life = self._life_of(meant.node)
+        offline = replace(meant, state="offline", why=TAKEN_OFFLINE, life=life, is_ordered=True)
+        return (offline,)
+
+    def _why_not_out(self, meant: DirRecord) -> str:
+        """Why a log dir cannot be taken out of use beside a living broker; empty where it can."""
+        node, seen = short_key(meant.node), self._observed.get(meant.node)
+        if meant.directory_id == self._metadata_dir:
+            return (
+                "has the cluster's metadata, which the Controller on this node writes; `raylog "
+                "stop` closes it with everything else, and `raylog start` goes on"
+            )
+        if self._desired.is_stopped(meant.node):
+            return f"is not in use: its node {node} is stopped, until `raylog node start {node}`"
+        if seen is None or seen.report is None:
+            return f"is not in use: its node {node} does not run, or has just begun"
+        if not self._others_online(meant, seen.report):
+            return (
+                f"is the only log dir of node {node} that is online; `raylog node stop {node}` "
+                f"closes it, and `raylog node start {node}` brings it back"
+            )
+        return ""
+
+    def _life_of(self, node: str) -> str:
+        report = self._observed[node].report
+        assert report is not None, "its log dir is in use"
+        return report.life
+
+    def _others_online(self, meant: DirRecord, report: Report) -> bool:
+        """Whether the node has another log dir in use."""
+        return any(
+            is_usable(self._desired, meant.node, entry)
+            for entry in report.dirs
+            if entry.directory_id != meant.directory_id
+        )
 
     def _check_identified(self, meant: DirRecord) -> None:
         """Raise LogDirOffline where the node started without the dir, and does not know its id.
@@ -429,7 +488,7 @@ class Commands:
             if entry.directory_id is None and _is_meant(meant, entry.path):
                 raise LogDirOffline(entry.path, entry.why)
 
-    def log_dir(self, command: LogDirOnline) -> DirRecord:
+    def log_dir(self, command: LogDirOnline | LogDirOut) -> DirRecord:
         """The log dir that a caller means. Raises InvalidRequest."""
         meant = [
             entry
@@ -437,19 +496,21 @@ class Commands:
             if _is_meant(entry, command.log_dir) and command.node in (None, entry.node)
         ]
         if not meant:
+            state = "offline" if isinstance(command, LogDirOnline) else "online"
             known = ", ".join(
-                f"{entry.path} of node {short_key(entry.node)}" for entry in self._dirs_offline()
+                f"{entry.path} of node {short_key(entry.node)}"
+                for entry in self._desired.dirs.values()
+                if entry.state == state
             )
-            why = f"{UNKNOWN_LOG_DIR}; offline are: {known or 'none'}"
+            why = f"{UNKNOWN_LOG_DIR}; {state} are: {known or 'none'}"
             raise InvalidRequest("log_dir", command.log_dir, why)
         if len(meant) > 1:
             ids = ", ".join(f"{e.directory_id} of node {short_key(e.node)}" for e in meant)
             why = f"is the path of several log dirs ({ids}); give the directory id of one of them"
+            if isinstance(command, LogDirOut):
+                why += ", or its node"
             raise InvalidRequest("log_dir", command.log_dir, why)
         return meant[0]
-
-    def _dirs_offline(self) -> list[DirRecord]:
-        return [entry for entry in self._desired.dirs.values() if entry.state == "offline"]
 
     # -- the broker's config ----------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ from raylog.cluster.controller.events import Refused, Reported
 from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.home import Known, Wanted, begin_home, known_by
 from raylog.cluster.controller.kept_log_dirs import KeptLogDirs
+from raylog.cluster.controller.leaving_dirs import OfflineLogDir
 from raylog.cluster.controller.lives import Lives, begin_again
 from raylog.cluster.controller.node_states import NodeDescription
 from raylog.cluster.controller.ray_reach import RayNotes, RayReach
@@ -316,6 +317,10 @@ class ControllerImpl:
     @ray.method(concurrency_group="commands")
     def log_dir_online(self, log_dir: str, node: str | None = None) -> str:
         return self._running().commanding.log_dir_online(log_dir, node)
+
+    @ray.method(concurrency_group="moves")
+    def log_dir_offline(self, log_dir: str, node: str | None = None) -> OfflineLogDir:
+        return self._running().commanding.log_dir_offline(log_dir, node)
 
     @ray.method(concurrency_group="moves")
     def drain_node(self, node: str, is_undone: bool = False) -> NodeDescription:

@@ -29,7 +29,13 @@ from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import DirRecord, PartitionRecord, TopicRecord
 from raylog.cluster.controller.spread import short_key
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import LogDirOffline, LogMissing, RaylogError, TopicIdUnreadable
+from raylog.storage.errors import (
+    LogDirOffline,
+    LogDirTakenOffline,
+    LogMissing,
+    RaylogError,
+    TopicIdUnreadable,
+)
 from raylog.storage.names import TopicPartition
 from raylog.storage.wire import message
 
@@ -53,6 +59,8 @@ ONLINE_AGAIN = (
     "repair the disk, or replace it and restore a copy, then run `raylog log-dirs online "
     "{directory_id}`; its logs are read back from the disk first"
 )
+# The same where an operator has taken it out of use.
+USED_AGAIN = "`raylog log-dirs online {directory_id}` brings it back"
 # The same where its node could not read it when it began, so that its id is not known.
 LOOK_AGAIN = (
     "mend that (a disk that has failed: repair it, or replace it and restore a copy), then run "
@@ -224,6 +232,8 @@ def _todo(
     snapshot: Snapshot, record: PartitionRecord, problem: RaylogError | str | None
 ) -> str | None:
     """What to do about a partition; None where it is only to be waited for."""
+    if isinstance(problem, LogDirTakenOffline):
+        return USED_AGAIN.format(directory_id=record.directory)
     if isinstance(problem, LogDirOffline):
         return ONLINE_AGAIN.format(directory_id=record.directory)
     if isinstance(problem, RaylogError):
@@ -255,6 +265,12 @@ def explain(snapshot: Snapshot, partition: TopicPartition) -> RaylogError | None
     return problem
 
 
+def offline_error(directory: DirRecord) -> LogDirOffline:
+    """Why nothing in a log dir serves that is offline by record."""
+    kind = LogDirTakenOffline if directory.is_ordered else LogDirOffline
+    return kind(directory.path, directory.why)
+
+
 def is_settled(snapshot: Snapshot, problems: Collection[str] = ()) -> bool:
     """Whether each partition serves, or will not do so before something else happens.
 
@@ -281,7 +297,7 @@ def problem_of(snapshot: Snapshot, record: PartitionRecord) -> RaylogError | str
     if snapshot.desired.is_stopped(directory.node):
         return NODE_STOPPED.format(node=short_key(directory.node))
     if directory.state == "offline":
-        return LogDirOffline(directory.path, directory.why)
+        return offline_error(directory)
     seen = snapshot.observed.get(directory.node)
     if seen is None:
         return _away(snapshot, record.directory)
@@ -550,6 +566,8 @@ def why_unread(snapshot: Snapshot, record: DirRecord) -> str | None:
 def _used_again(record: DirRecord) -> str:
     if record.state == "returning":
         return READ_BACK
+    if record.is_ordered:
+        return USED_AGAIN.format(directory_id=record.directory_id)
     return ONLINE_AGAIN.format(directory_id=record.directory_id)
 
 

@@ -305,6 +305,11 @@ class Desired:
         """Whether a node shall not run, until somebody starts it."""
         return node is not None and self.state_of(node) == "stopped"
 
+    def is_taken_offline(self, directory_id: str) -> bool:
+        """Whether an operator has taken a log dir out of use."""
+        record = self.dirs.get(directory_id)
+        return record is not None and record.state == "offline" and record.is_ordered
+
     def is_missed(self, node: str) -> bool:
         """Whether anything is recorded to a node, so that it counts while it is away."""
         if self.state_of(node) != "online":

@@ -10,7 +10,8 @@ copies these are is a record itself (CopiesRecord), and so every Controller know
 ========  ======================================================================================
 joins     a copy that has all records, by a record that it must have, too; one that a node keeps
           instead of one in another log dir, when that is dropped
-leaves    one that met a problem or was silent for 10 s, or whose node an operator has stopped, by
+leaves    one that met a problem or was silent for 10 s, or whose node an operator has stopped, or
+          whose log dir an operator has taken offline, by
           a record that those which stay have. Nothing that was not acknowledged by it counts
           before that record does. To a node that does not know the cluster's level nothing is
           pushed: its copy counts as silent
@@ -309,17 +310,22 @@ class Following:
         return max(ends, default=0)
 
     def change(
-        self, now_ms: int, *, may_join: bool, is_stopped: Callable[[str], bool]
+        self,
+        now_ms: int,
+        *,
+        may_join: bool,
+        is_stopped: Callable[[str], bool],
+        is_taken_offline: Callable[[str], bool],
     ) -> CopiesRecord | AskWhether | None:
         """The copies that shall be in sync from now on; None where these are.
 
-        ``is_stopped``: whether an operator wants nothing of this node to run. Before one is dropped
-        Ray is asked whether this is still the Controller: the one that replaces it may count on
-        that copy.
+        ``is_stopped``: whether an operator wants nothing of this node to run; ``is_taken_offline``:
+        nothing in this log dir to be used. Before one is dropped Ray is asked whether this is still
+        the Controller: the one that replaces it may count on that copy.
         """
         if not self.epoch or not self.directory_id:
             return None
-        wanted = self._wanted(now_ms, may_join, is_stopped)
+        wanted = self._wanted(now_ms, may_join, is_stopped, is_taken_offline)
         is_dropped = not self._members.keys() <= wanted.keys()
         if wanted == self._members or not (may_join or is_dropped):
             return None
@@ -328,19 +334,26 @@ class Following:
         return CopiesRecord(nodes=tuple(wanted.values()), directories=tuple(wanted))
 
     def _wanted(
-        self, now_ms: int, may_join: bool, is_stopped: Callable[[str], bool]
+        self,
+        now_ms: int,
+        may_join: bool,
+        is_stopped: Callable[[str], bool],
+        is_taken_offline: Callable[[str], bool],
     ) -> dict[str, str]:
         wanted = {
             directory_id: self._members[directory_id]
             for directory_id in self._others()
             if not self._is_silent(directory_id, now_ms)
             and not is_stopped(self._node_of(directory_id))
+            and not is_taken_offline(directory_id)
         }
         if may_join:
             for node, follower in self._followers.items():
                 if node == self.node or is_stopped(node) or not self._is_level(follower, now_ms):
                     continue
                 own = follower.directory_id
+                if is_taken_offline(own):
+                    continue
                 others = {key for dir_id, key in wanted.items() if dir_id != own}
                 if node not in others:  # else its copy in another log dir has to be dropped first
                     wanted[own] = node

@@ -130,6 +130,7 @@ class ControllerMachine:
             watched=self.watched,
             say=self._say,
             levels=levels,
+            metadata_dir=lambda: self._following.directory_id,
         )
 
     @property
@@ -357,6 +358,7 @@ class ControllerMachine:
             case LevelRecord():
                 self._out.append(Note(name="level", fields={"level": record.level}))
             case CopiesRecord():
+                self._dirty |= set(self.watched.nodes)
                 self._out.append(Note(name="metadata-copies", fields={"nodes": record.nodes}))
             case ProducerIdsRecord():
                 self._pending.ids.written(record)
@@ -463,7 +465,10 @@ class ControllerMachine:
             return
         may_join = self._journal.is_free and self.is_in_charge
         change = self._following.change(
-            self._now_ms, may_join=may_join, is_stopped=self._is_stopped
+            self._now_ms,
+            may_join=may_join,
+            is_stopped=self._is_stopped,
+            is_taken_offline=self.desired.is_taken_offline,
         )
         if isinstance(change, AskWhether):
             self._out.append(change)

@@ -30,6 +30,7 @@ from raylog.cluster.controller.commands import (
     Commands,
     FinalizeUpgrade,
     LogDirOnline,
+    LogDirOut,
 )
 from raylog.cluster.controller.config_changes import ConfigChange
 from raylog.cluster.controller.desired import Desired
@@ -39,7 +40,15 @@ from raylog.cluster.controller.journal import GROWING, InFlight, Journal, Purpos
 from raylog.cluster.controller.observed import Watched
 from raylog.cluster.controller.producer_ids import ProducerIds
 from raylog.cluster.controller.records import Record, TopicRecord
-from raylog.cluster.controller.waiting import Altering, Applying, Creating, Ended, View, Waiting
+from raylog.cluster.controller.waiting import (
+    Altering,
+    Applying,
+    Creating,
+    Ended,
+    Leaving,
+    View,
+    Waiting,
+)
 from raylog.storage.errors import DiskFull, RaylogError
 
 
@@ -52,7 +61,7 @@ class Wanted(NamedTuple):
 
 class Pending:
     """``config``: the broker's, of now; ``start``: the id of its start. ``say``: gives an answer.
-    ``levels``: those that this raylog knows.
+    ``levels``: those that this raylog knows. ``metadata_dir``: as of ``Commands``.
 
     The others are the machine's, and only looked at.
     """
@@ -67,11 +76,12 @@ class Pending:
         watched: Watched,
         say: Callable[[Answer], None],
         levels: Levels,
+        metadata_dir: Callable[[], str],
     ) -> None:
         self.ids = ProducerIds()
         self._desired = Desired()
         self._config, self._start, self._say = config, start, say
-        self._levels = levels
+        self._levels, self._metadata_dir = levels, metadata_dir
         self._changes: dict[int, tuple[ConfigChange, ...]] = {}  # of configs, by request
         self._journal, self._charge, self._watched = journal, charge, watched
         self._commands: deque[Asked] = deque()
@@ -215,7 +225,13 @@ class Pending:
 
     def _judged(self, now_ms: int) -> Commands:
         return Commands(
-            self._desired, self._watched.nodes, now_ms, self._config(), self._start, self._levels
+            self._desired,
+            self._watched.nodes,
+            now_ms,
+            self._config(),
+            self._start,
+            self._levels,
+            metadata_dir=self._metadata_dir(),
         )
 
     def _has_answered_id(self, request: int) -> bool:
@@ -258,6 +274,10 @@ class Pending:
                 self._say(Answer(request=request, value=partition))
             case LogDirOnline():
                 self._say(Answer(request=request, value=self._judged(now_ms).log_dir(command)))
+            case LogDirOut():
+                meant = self._judged(now_ms).log_dir(command)
+                leaving = Leaving(directory_id=meant.directory_id, since_ms=now_ms)
+                self._waiting[request] = leaving
             case ApplyConfig():
                 changed = self._changes.pop(request, ())
                 version = self._desired.broker_version

@@ -54,6 +54,7 @@ from raylog.actors.control import (
     Stop,
 )
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.places import READING_BACK
 from raylog.cluster.controller.desired import Desired, port_of
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import (
@@ -378,13 +379,23 @@ class _NodePlan:
                 self.records.append(self._offline(record, entry))
             case "offline" if is_online and self._is_fresh_start(record):
                 # Used again when it has read the logs back.
-                self.records.append(replace(record, state="returning"))
-            case "offline" if is_online:
-                self.orders.append(KeepOut(directory_id=record.directory_id, why=record.why))
+                self.records.append(replace(record, state="returning", is_ordered=False))
+            case "offline" if is_online or (record.is_ordered and entry.why == READING_BACK):
+                self._keep_out(record)
             case "returning" if is_online and entry.is_read_back:
                 self.records.append(replace(record, state="online", why="", life=""))
             case "returning":
                 self.orders.append(ReadBack(directory_id=record.directory_id))
+
+    def _keep_out(self, record: DirRecord) -> None:
+        """One that an operator takes offline keeps its copy of the metadata while records wait
+        for that; so the dir with the Controller's own stays open, wherever that has begun since."""
+        if record.is_ordered and record.directory_id in self._desired.copy_dirs:
+            return
+        order = KeepOut(
+            directory_id=record.directory_id, why=record.why, in_order=record.is_ordered
+        )
+        self.orders.append(order)
 
     def _is_fresh_start(self, record: DirRecord) -> bool:
         """Whether the LogManager was started anew since it reported the dir offline.
@@ -394,7 +405,9 @@ class _NodePlan:
         return self._report.life != record.life and not self._report.is_restarted
 
     def _offline(self, record: DirRecord, entry: DirReport) -> DirRecord:
-        return replace(record, state="offline", why=entry.why, life=self._report.life)
+        return replace(
+            record, state="offline", why=entry.why, life=self._report.life, is_ordered=False
+        )
 
     def _is_elsewhere(self, record: DirRecord) -> bool:
         """Whether the node that a log dir is recorded at has it, or may have it."""

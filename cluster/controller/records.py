@@ -94,7 +94,11 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirRecord:
-    """A log dir. ``life``: of the LogManager that reported it offline; empty while it is online."""
+    """A log dir. ``life``: of the LogManager that reported it offline; empty while it is online.
+
+    ``is_ordered``: it is offline since an operator took it out of use; older raylogs do not read
+    it, and take it for one that has failed.
+    """
 
     directory_id: str
     node: str
@@ -102,6 +106,7 @@ class DirRecord:
     state: DirState
     why: str = ""
     life: str = ""
+    is_ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +302,7 @@ def _controller_fields(record: ControllerRecord) -> dict[str, Any]:
 
 
 def _dir_fields(record: DirRecord) -> dict[str, Any]:
-    return {
+    fields: dict[str, Any] = {
         "kind": "log-dir",
         "v": 1,
         "id": record.directory_id,
@@ -307,6 +312,9 @@ def _dir_fields(record: DirRecord) -> dict[str, Any]:
         "why": record.why,
         "life": record.life,
     }
+    if record.is_ordered:
+        fields["ordered"] = True
+    return fields
 
 
 def _partition_fields(record: PartitionRecord) -> dict[str, Any]:
@@ -367,6 +375,7 @@ def _read_dir(fields: Mapping[str, Any]) -> DirRecord:
         state=fields["state"],
         why=fields["why"],
         life=fields["life"],
+        is_ordered=fields.get("ordered", False),
     )
 
 

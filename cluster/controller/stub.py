@@ -21,6 +21,7 @@ from raylog.cluster.controller.describe import (
     TopicDescription,
 )
 from raylog.cluster.controller.following import CopyStatus
+from raylog.cluster.controller.leaving_dirs import OfflineLogDir
 from raylog.cluster.controller.node_states import NodeDescription
 from raylog.cluster.controller.upgrade import UpgradeStatus
 from raylog.storage.errors import RaylogError
@@ -81,6 +82,10 @@ class ControllerStub:
     def log_dir_online(self, log_dir: str, node: str | None = None) -> Call[str]:
         call = self.handle.log_dir_online.remote(log_dir, node)
         return Call(call, f"using {log_dir} again")
+
+    def log_dir_offline(self, log_dir: str, node: str | None = None) -> Call[OfflineLogDir]:
+        call = self.handle.log_dir_offline.remote(log_dir, node)
+        return Call(call, f"taking {log_dir} offline")
 
     def metadata_copies(self) -> Call[tuple[CopyStatus, ...]]:
         return Call(self.handle.metadata_copies.remote(), "the copies of the metadata")

@@ -19,6 +19,7 @@ Applying            all that serve obey, and    after 30 s, or 120 s where nodes
 Operating           the node is what it shall be    another order for the node has replaced it;
                                                     after a while it is answered all the same: what
                                                     it still waits for can be asked
+Leaving             the log dir is out of use       it is to be used again; the same after a while
 =================== =============================== ==========================================
 """
 
@@ -35,15 +36,16 @@ from raylog.actors.errors import (
 )
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.config_changes import ConfigChange
-from raylog.cluster.controller.describe import Snapshot
+from raylog.cluster.controller.describe import Snapshot, offline_error
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.instructions import Altered, Answered, Applied, Behind
+from raylog.cluster.controller.leaving_dirs import leaving_waits_for
 from raylog.cluster.controller.node_states import replaced, waits_for
 from raylog.cluster.controller.observed import SUSPECT_MS, Observed
 from raylog.cluster.controller.records import NodeState, PartitionRecord, TopicRecord
 from raylog.cluster.controller.rolling import digests_of, is_old_by_start, outdated_nodes
 from raylog.cluster.controller.spread import Homes, short_key
-from raylog.storage.errors import DiskFull, LogDirOffline, RaylogError
+from raylog.storage.errors import DiskFull, RaylogError
 
 # How long alter and delete wait for nodes that do not do it. By then no LogActor removes records
 # under the config of before: the right to that lasts 20 s (``CONFIRMED_FOR_MS``).
@@ -164,7 +166,7 @@ def _why_not_made(record: PartitionRecord, view: View) -> RaylogError | None:
         return NotLeader(partition, f"node {node} left the cluster, or was stopped, meanwhile")
     directory = view.desired.dirs.get(record.directory or "")
     if directory is not None and directory.state == "offline":
-        return LogDirOffline(directory.path, directory.why)
+        return offline_error(directory)
     return None
 
 
@@ -321,7 +323,7 @@ class Moving:
     def _given_up(self, view: View) -> RaylogError:
         directory = view.desired.dirs.get(self.target)
         if directory is not None and directory.state == "offline":
-            return LogDirOffline(directory.path, directory.why)
+            return offline_error(directory)
         return InvalidRequest("log_dir", self.target, "is not moved to: the move was cancelled")
 
 
@@ -356,7 +358,25 @@ class Operating:
         return view.now_ms - self.since_ms > OPERATING_MS
 
 
-Waiting = Creating | Altering | Applying | Deleting | Moving | Operating
+@dataclass(slots=True, kw_only=True)
+class Leaving:
+    """A log dir is taken out of use. ``directory_id``: its id."""
+
+    directory_id: str
+    since_ms: int
+
+    def look(self, view: View) -> Ended | None:
+        record = view.desired.dirs[self.directory_id]
+        if record.state != "offline":
+            why = "is used again: `raylog log-dirs online` came meanwhile, or its node began anew"
+            return Ended(error=InvalidRequest("log_dir", record.path, why))
+        is_over = view.now_ms - self.since_ms > OPERATING_MS
+        if leaving_waits_for(view.desired, view.observed, record, view.now_ms) and not is_over:
+            return None
+        return Ended(value=record)
+
+
+Waiting = Creating | Altering | Applying | Deleting | Moving | Operating | Leaving
 
 
 def _deleted(name: str) -> RaylogError:

@@ -28,6 +28,7 @@ from raylog.cluster.controller.describe import (
     SILENT,
     UPKEEP_OF,
 )
+from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
 from raylog.cluster.controller.reserve import RESERVE_BYTES
 from raylog.cluster.controller.spread import short_key
 from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding, named
@@ -98,7 +99,13 @@ def findings(facts: Facts) -> list[Finding]:
 
 def notes(facts: Facts) -> list[Finding]:
     """What is worth knowing, and no problem."""
-    found = (*_operated(facts), *mended(facts), *_shared_dirs(facts), *_one_copy(facts))
+    found = (
+        *_operated(facts),
+        *_taken_offline(facts),
+        *mended(facts),
+        *_shared_dirs(facts),
+        *_one_copy(facts),
+    )
     return sorted(found, key=lambda finding: finding.what)
 
 
@@ -385,8 +392,27 @@ def _suspect_dir(log_dir: LogDirStatus, subject: str) -> Finding:
     )
 
 
+def _is_taken_offline(problem: str | None) -> bool:
+    """Whether an operator has taken a log dir out of use: nothing is wrong with it."""
+    return problem is not None and TAKEN_OFFLINE in problem
+
+
+def _taken_offline(facts: Facts) -> Iterator[Finding]:
+    """The log dirs that an operator has taken out of use, and what ends it."""
+    for log_dir in facts.log_dirs:
+        if _is_taken_offline(log_dir.problem):
+            yield Finding(
+                severity=INFO,
+                subject=f"log dir {log_dir.path} of node {facts.node_name(log_dir.node_id)}",
+                what=f"offline: {log_dir.problem}. Its partitions cannot be used until it is back",
+                todo=_log_dir_todo(log_dir),
+            )
+
+
 def _log_dirs(facts: Facts) -> Iterator[Finding]:
     for log_dir in facts.log_dirs:
+        if _is_taken_offline(log_dir.problem):
+            continue
         subject = f"log dir {log_dir.path} of node {facts.node_name(log_dir.node_id)}"
         if not log_dir.is_online:
             yield Finding(
@@ -461,7 +487,11 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
     away = {
         name: described for name, described in facts.described() if described.problem is not None
     }
-    stopped = {name for name in away if IS_STOPPED in (away[name].problem or "")}
+    stopped = {
+        name
+        for name in away
+        if IS_STOPPED in (away[name].problem or "") or _is_taken_offline(away[name].problem)
+    }
     recovering = {entry.partition for entry in facts.recovering}
     opening = [
         name

@@ -175,6 +175,14 @@ class LogDirOffline(StorageError):
     )
 
 
+class LogDirTakenOffline(LogDirOffline):
+    """An operator has taken a log dir out of use: its partitions are closed until it is back."""
+
+    template = (
+        "log dir {path} is offline: {why}; `raylog log-dirs online {quoted_path}` brings it back"
+    )
+
+
 class NoRoom(RaylogError):
     """The disk has too little space for a copy. Nothing was copied."""
 

@@ -127,6 +127,17 @@ class PerfectNode:
         for key in [key for key in self.logs if key[1] == directory_id]:
             del self.logs[key]
 
+    def leaves(self, directory_id: str, why: str) -> None:
+        """Its logs are closed, and known; it is slow only where the test says so."""
+        if self.is_slow:
+            return
+        self.dirs[directory_id] = replace(
+            self.dirs[directory_id], state="offline", why=why, is_read_back=False
+        )
+        for (log, where), found in list(self.logs.items()):
+            if where == directory_id:
+                self.logs[log, where] = entry(log, where, "found", topic_id=found.topic_id)
+
     def obey(self, orders: Orders) -> bool:
         """Whether it did: not what is late, for another life, or of an older Controller."""
         if orders.life != self.life or orders.controller_epoch < self.epoch:
@@ -158,6 +169,8 @@ class PerfectNode:
                     self.dirs[order.directory_id] = replace(
                         known, state="online", why="", is_read_back=True
                     )
+                case KeepOut(in_order=True):
+                    self.leaves(order.directory_id, order.why)
                 case KeepOut():
                     self.fails(order.directory_id, order.why)
                 case Stop():

@@ -443,7 +443,7 @@ def order_line(order: Order) -> str:
         case ReadBack():
             return f"read back {order.directory_id}"
         case KeepOut():
-            return f"keep out {order.directory_id}"
+            return f"keep out {order.directory_id}{', in order' * order.in_order}"
         case Stop():
             return "stop"
         case ObeyConfig():

@@ -1,6 +1,7 @@
 """Log dirs of a running broker: which there are, what happens when one's disk is taken away, and
 when it is back."""
 
+import shutil
 import uuid
 from collections.abc import Iterator
 from functools import partial
@@ -9,11 +10,17 @@ from pathlib import Path
 import pytest
 
 import raylog
-from raylog.actors.errors import NoLogDirs
+from raylog.actors.errors import InvalidRequest, NoLogDirs
+from raylog.actors.runtime.names import log_manager_name
+from raylog.actors.runtime.nodes import own_node
 from raylog.cluster.broker import Broker
 from raylog.cluster.controller.stub import find_controller
-from raylog.storage.errors import DuplicateLogDir, LogDirOffline
+from raylog.storage.errors import DuplicateLogDir, LogDirOffline, LogDirTakenOffline
+from raylog.storage.files import RealFileSystem
+from raylog.storage.log_dir import LOCK_FILE
+from raylog.storage.state.properties import CLEAN_SHUTDOWN
 from raylog.storage.testing.waiting import wait_for
+from tests.harness.faults import kill, pid_of, wait_for_another, wait_until
 
 DEADLINE_S = 120.0  # of a machine that does much else
 
@@ -154,3 +161,42 @@ def test_one_dir_given_twice_is_refused(local_ray: None, tmp_path: Path) -> None
         raylog.start(
             [str(tmp_path / "a"), str(tmp_path / "link")], namespace=f"twice-{uuid.uuid4().hex[:8]}"
         )
+
+
+def test_a_dir_is_taken_offline_in_order_and_its_disk_can_be_swapped(cluster: Cluster) -> None:
+    _, path = cluster.dirs
+    taken, other = cluster.topic_in(path), cluster.topic_in(cluster.dirs[0])
+    answer = cluster.broker.log_dir_offline(str(path))
+    assert (answer.path, answer.waits_for, answer.was_clean) == (str(path), "", True)
+    assert (path / CLEAN_SHUTDOWN).exists()
+    RealFileSystem().lock(str(path / LOCK_FILE)).release()  # it is free
+    sentence = f"log dir {path} is offline: an operator took it offline; `raylog log-dirs online"
+    with pytest.raises(LogDirTakenOffline, match=sentence):
+        cluster.broker.partition(taken, 0)
+    assert cluster.broker.health() == [], "nothing is wrong"
+
+    manager = log_manager_name(own_node().key)
+    pid = pid_of(cluster.broker, manager)
+    kill(pid)
+    wait_for_another(cluster.broker, manager, pid)
+    wait_until(lambda: list(cluster.broker.nodes().values()) == [None], "the node takes part")
+    again = cluster.broker.log_dir_offline(str(path))
+    assert (again.waits_for, again.was_clean) == ("", True), "and it may be repeated"
+
+    gone = cluster.take_away(path)
+    cluster.send(other, b"meanwhile")
+    assert cluster.values(other) == [b"before", b"meanwhile"]
+    new = cluster.broker.create_topic("new", 1)
+    assert str(new.partitions[0].folder).startswith(str(cluster.dirs[0]))
+    shutil.copytree(gone, path)  # to a new disk, with what was on the old one
+    assert cluster.broker.log_dir_online(str(path)) == "returning"
+    wait_for(lambda: not cluster.is_offline(taken), DEADLINE_S, "it is back", poll_s=0.1)
+    cluster.send(taken, b"after")
+    assert cluster.values(taken) == [b"before", b"after"]
+    assert cluster.broker.health() == []
+
+
+def test_a_dir_that_cannot_be_spared_is_not_taken_offline(cluster: Cluster) -> None:
+    with pytest.raises(InvalidRequest, match=r"has the cluster's metadata.*`raylog stop`"):
+        cluster.broker.log_dir_offline(str(cluster.dirs[0]))
+    assert all(dir.is_online for dir in cluster.broker.log_dirs())
