@@ -17,11 +17,12 @@ from raylog.actors.node.events import DirsRead
 from raylog.actors.node.metadata_copy import MetadataCopy
 from raylog.storage.errors import RaylogError
 from raylog.storage.log_dir import METADATA_PARTITION
+from raylog.storage.names import TopicPartition
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.memory import Stopped
 from tests.simulation.actors import SimActor
 from tests.simulation.clockwork import Clockwork
-from tests.simulation.disks import CLUSTER_ID, DOOMED, STRAY, SimDir
+from tests.simulation.disks import CLUSTER_ID, DOOMED, LOG, STRAY, SimDir
 from tests.simulation.invariants import expect
 
 if TYPE_CHECKING:
@@ -183,6 +184,10 @@ class NodeDisks:
     def carry_out(self, work: DiskInstruction) -> DirsRead | None:
         """What is told before its end. Raises RaylogError."""
         writer = self._check(work)
+        if isinstance(work, do.RetireDir):
+            self.work.withdraw(work.directory_id)
+            if self._copy_dir == work.directory_id:
+                self.release_copy()
         found = self.work.carry_out(work)
         expect(writer is None, f"{work} under its writer")
         if isinstance(work, do.Adopt):
@@ -224,6 +229,8 @@ class NodeDisks:
             case do.ReadDir(directory_id=where):
                 is_closed = where not in self.work.online()
                 expect(is_closed, "a log dir is read back that was not closed")
+            case do.RetireDir(directory_id=where, clean=clean):
+                self._check_retired(self._node.dir(where), clean)
             case do.Doom(log=log, directory_id=where):
                 return self._check_renamed(log, log.topic_id, where, DOOMED)
             case do.PutAside(partition=partition, topic_id=topic_id, directory_id=where):
@@ -254,6 +261,15 @@ class NodeDisks:
         if owner is None:
             self._world.truth.renamed(dir, folder, kind)
         return owner
+
+    def _check_retired(self, dir: SimDir, clean: frozenset[TopicPartition]) -> None:
+        """Nobody writes there any more, and what counts as closed in order was."""
+        self._world.truth.situations["a dir is taken out of use in order"] += 1
+        for folder in self._disks.folders(dir):
+            is_free = self._world.ray.owner(folder.path) is None
+            expect(is_free, f"{dir.path} is taken out of use under a writer")
+            if folder.kind == LOG and folder.partition in clean:
+                expect(folder.is_clean, f"{folder.path} counts as closed in order, and was not")
 
     def _check_adopted(self, work: do.Adopt) -> None:
         folder = self._disks.find(self._node.dir(work.directory_id), work.log.partition)

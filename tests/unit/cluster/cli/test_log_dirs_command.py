@@ -14,6 +14,7 @@ from raylog.cluster import start as start_module
 from raylog.cluster.broker import Broker
 from raylog.cluster.client.commanding import Command
 from raylog.cluster.controller.describe import PartitionDescription
+from raylog.cluster.controller.leaving_dirs import OfflineLogDir
 from raylog.cluster.controller.node_states import NodeDescription
 from raylog.cluster.controller.stub import ControllerStub
 from raylog.storage.state.properties import random_id
@@ -31,6 +32,9 @@ class Controller:
         self.asked: list[str] = []
         self.move_partition = SimpleNamespace(remote=self._move)
         self.log_dir_online = SimpleNamespace(remote=self._online)
+        self.log_dir_offline = SimpleNamespace(remote=self._offline)
+        self.nodes: list[str | None] = []
+        self.taken = OfflineLogDir("/a", ID, "n", "an operator took it offline", "", True)
 
     def _move(self, _topic: str, _partition: int, log_dir: str) -> PartitionDescription:
         self.asked.append(log_dir)
@@ -39,6 +43,11 @@ class Controller:
     def _online(self, log_dir: str, _node: str | None) -> str:
         self.asked.append(log_dir)
         return "returning"
+
+    def _offline(self, log_dir: str, node: str | None) -> OfflineLogDir:
+        self.asked.append(log_dir)
+        self.nodes.append(node)
+        return self.taken
 
 
 class FakeBroker(Broker):
@@ -75,7 +84,10 @@ def connect_to(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeBroker], FakeBr
     return connect
 
 
-@pytest.mark.parametrize("command", [("partition", "move", "t", "0"), ("log-dirs", "online")])
+@pytest.mark.parametrize(
+    "command",
+    [("partition", "move", "t", "0"), ("log-dirs", "online"), ("log-dirs", "offline")],
+)
 def test_a_relative_path_counts_from_the_callers_folder(
     command: tuple[str, ...],
     connect_to: Callable[[FakeBroker], FakeBroker],
@@ -123,3 +135,34 @@ def test_a_log_dir_names_its_node_as_commands_take_it(
     broker.described = [NodeDescription(node="disk-1", node_id=labelled, state="online")]
     names = [line.split("\t")[0] for line in run_here("log-dirs").lines()]
     assert names == ["node", "disk-1", "22222222"]
+
+
+def test_a_log_dir_that_is_out_of_use_is_told_with_what_brings_it_back(
+    connect_to: Callable[[FakeBroker], FakeBroker],
+) -> None:
+    broker = connect_to(FakeBroker())
+    ended = run_here("log-dirs", "offline", "/a", "--node", "disk-1")
+    assert ended.returncode == 0
+    assert ended.stdout == (
+        "/a is offline (an operator took it offline), and not in use; `raylog log-dirs online "
+        f"{ID}` brings it back\n"
+    )
+    assert broker.controller.nodes == ["disk-1"]
+
+
+def test_one_that_is_still_in_use_is_exit_status_1_and_says_for_what(
+    connect_to: Callable[[FakeBroker], FakeBroker],
+) -> None:
+    broker = connect_to(FakeBroker())
+    broker.controller.taken = broker.controller.taken._replace(waits_for="t-0 to be closed")
+    ended = run_here("log-dirs", "offline", "/a")
+    assert ended.returncode == 1
+    assert "/a is still in use: t-0 to be closed" in ended.stderr
+
+
+def test_logs_that_were_not_closed_in_order_are_told(
+    connect_to: Callable[[FakeBroker], FakeBroker],
+) -> None:
+    broker = connect_to(FakeBroker())
+    broker.controller.taken = broker.controller.taken._replace(was_clean=False)
+    assert "recovered when it is back" in run_here("log-dirs", "offline", "/a").stderr
