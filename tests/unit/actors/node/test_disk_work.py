@@ -8,7 +8,7 @@ import pytest
 from raylog.actors.control import LogId
 from raylog.actors.node.dirs import Found
 from raylog.actors.node.events import Folder
-from raylog.actors.node.instructions import Doom, MakeFolder, ReadDir, WriteEpoch
+from raylog.actors.node.instructions import Doom, MakeFolder, ReadDir, RetireDir, WriteEpoch
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     DiskFull,
@@ -22,7 +22,7 @@ from raylog.storage.errors import (
 from raylog.storage.loader import open_log
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.checkpoints import CLEANER_OFFSETS
-from raylog.storage.state.properties import PARTITION_METADATA, read_topic_id
+from raylog.storage.state.properties import CLEAN_SHUTDOWN, PARTITION_METADATA, read_topic_id
 from raylog.storage.testing.memory import Stopped
 from tests.unit.actors.node.disks import (
     DELAY_MS,
@@ -489,6 +489,49 @@ def test_the_end_unlocks_a_dir_that_was_closed(disks: Disks) -> None:
 def test_a_dir_in_use_is_not_unlocked(disks: Disks) -> None:
     disks.work.unlock_dir(disks.id_of(A))
     assert is_locked(disks, A)
+
+
+# -- RetireDir -------------------------------------------------------------------------------------
+
+
+def retire(disks: Disks, *clean: TopicPartition) -> None:
+    work = RetireDir(token=1, directory_id=disks.id_of(A), clean=frozenset(clean))
+    disks.work.carry_out(work)
+
+
+def test_a_dir_that_is_taken_out_of_use_in_order_has_checkpoints_mark_and_no_lock() -> None:
+    disks = with_checkpoints()
+    disks.work.record_offsets(LOG, disks.id_of(A), OFFSETS._replace(recovery_point=9))
+    disks.work.withdraw(disks.id_of(A))
+    assert disks.work.online() == []
+    assert is_locked(disks, A), "until its checkpoints are written"
+    for _ in range(2):
+        retire(disks, ORDERS, OTHERS)
+    assert disks.fs.exists(f"{A}/{CLEAN_SHUTDOWN}")
+    assert not is_locked(disks, A)
+    assert disks.checkpoints()[0] == {ORDERS: 9, OTHERS: 7}
+    found = disks.work.carry_out(ReadDir(token=2, directory_id=disks.id_of(A)))
+    assert found is not None
+    assert [folder.is_clean for folder in found.folders] == [True, True]
+
+
+def test_a_dir_with_a_log_that_was_not_closed_in_order_has_no_mark() -> None:
+    disks = with_checkpoints()
+    with pytest.raises(LogDirOffline, match="not closed in order"):
+        retire(disks, ORDERS)
+    assert not disks.fs.exists(f"{A}/{CLEAN_SHUTDOWN}")
+    assert not is_locked(disks, A)
+
+
+@pytest.mark.parametrize("is_in_order", [True, False])
+def test_a_node_ends_in_order_only_if_its_dirs_out_of_use_were_closed_so(
+    is_in_order: bool,
+) -> None:
+    disks = Disks().start()
+    disks.make(LOG)
+    with suppress(LogDirOffline):
+        retire(disks, *([ORDERS] if is_in_order else []))
+    assert disks.work.unlock({}, set()) == is_in_order
 
 
 def is_locked(disks: Disks, path: str) -> bool:

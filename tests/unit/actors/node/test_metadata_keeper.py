@@ -68,6 +68,18 @@ def test_a_log_dir_that_goes_offline_takes_its_copy_with_it() -> None:
     assert "none of its log dirs is online" in keeper.status().problem
 
 
+def test_a_log_dir_that_is_taken_out_of_use_has_no_open_copy() -> None:
+    """Its disk may be unmounted then."""
+    disks = Disks().start()
+    keeper = keeper_of(disks)
+    keeper.push(HISTORY.push())
+    disks.work.withdraw(disks.id_of(A))
+    keeper.leave(disks.id_of(A))
+    keeper.leave(disks.id_of(B))  # which has none
+    disks.fs.lock(f"{A}/{FOLDER}").release()
+    assert keeper.push(HISTORY.push()).directory_id == disks.id_of(B)
+
+
 def test_a_disk_that_hangs_is_a_problem_and_another_log_dir_goes_on() -> None:
     fs = HangingFileSystem()
     disks = Disks(fs).start()

@@ -27,8 +27,11 @@ from raylog.cluster.controller.describe import (
     UPKEEP_OF,
     PartitionDescription,
     TopicDescription,
+    offline_error,
 )
+from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
 from raylog.cluster.controller.node_states import NodeDescription, NodeState
+from raylog.cluster.controller.records import DirRecord
 from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding
 from raylog.cluster.health.findings import findings, notes
 from raylog.storage.log_dir import CHECKPOINTS
@@ -380,6 +383,19 @@ def test_a_drained_node_is_a_note_with_what_ends_it() -> None:
     assert findings(drained) == []
     (note,) = notes(drained)
     assert "`raylog node drain --undo disk-1`" in note.todo
+
+
+def test_a_log_dir_that_an_operator_took_offline_is_a_note_and_no_problem() -> None:
+    record = DirRecord(
+        directory_id="d1", node="n1", path="/d", state="offline", why=TAKEN_OFFLINE, is_ordered=True
+    )
+    problem = offline_error(record).problem
+    taken = LogDirStatus.offline("n1", "/d", "d1", TAKEN_OFFLINE, "what brings it back")
+    described = replace(facts(problem, None), nodes={"n1": None, "n2": None}, log_dirs=[taken])
+    assert findings(described) == []
+    (note,) = notes(described)
+    assert (note.severity, note.todo) == (INFO, "what brings it back")
+    assert TAKEN_OFFLINE in note.what
 
 
 # -- how nodes are named ---------------------------------------------------------------------------
