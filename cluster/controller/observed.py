@@ -28,6 +28,7 @@ class Observed:
     """A node of the Ray cluster, as it reported itself last.
 
     ``heard_ms``: when that was; where it has not reported yet, when it was seen first.
+    ``began_ms``: when the report's life was heard first.
     ``under_way``: the logs for which it was sent orders that the report does not know of.
     ``is_newest``: whether it is sure that its life is the newest one. ``may_end``: it was ordered
     to stop, and has not obeyed since that it shall not: what it reported may serve no more.
@@ -39,6 +40,7 @@ class Observed:
 
     report: Report | None = None
     heard_ms: int
+    began_ms: int = 0
     under_way: frozenset[LogId] = frozenset()
     is_newest: bool = True
     may_end: bool = False
@@ -154,6 +156,7 @@ class Watched:
             report=report,
             ending_ms=since_ms if report.is_ending else None,
             heard_ms=now_ms,
+            began_ms=seen.began_ms if is_same else now_ms,
             is_newest=is_newest,
             may_end=report.is_ending or (life.stopped_until >= 0 and not is_told),
         )

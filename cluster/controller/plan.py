@@ -277,12 +277,18 @@ def _is_reported(
 def _is_copied(
     directory_id: str, node: str, desired: Desired, observed: Mapping[str, Observed], now_ms: int
 ) -> bool:
-    """Whether a log dir that a node reports is recorded as another's, which has it."""
+    """Whether a log dir that a node reports is recorded as another's, which has it.
+
+    That one must have said so since the node began: it may be the same machine, which has another
+    key since its start, and Ray may still show the key before.
+    """
     record = desired.dirs.get(directory_id)
     if record is None or record.node == node:
         return False
     owner = observed.get(record.node)
     if owner is None or owner.report is None or owner.is_suspect(now_ms):
+        return False
+    if owner.heard_ms < observed[node].began_ms:
         return False
     return any(entry.directory_id == directory_id for entry in owner.report.dirs)
 

@@ -22,12 +22,13 @@ from raylog.cluster.controller.commands import (
 from raylog.cluster.controller.describe import Snapshot
 from raylog.cluster.controller.events import NodesSeen, Reported, Silent
 from raylog.cluster.controller.node_states import NodeDescription, describe_node_list
+from raylog.cluster.controller.observed import SUSPECT_MS
 from raylog.cluster.controller.waiting import OPERATING_MS
 from raylog.cluster.health.facts import Facts
 from raylog.cluster.health.findings import findings
-from tests.harness.control_nodes import entry, is_as_desired
+from tests.harness.control_nodes import PerfectNode, entry, is_as_desired
 from tests.harness.controller_play import Play, begun
-from tests.transcripts.controllers import answer_of, create, error_of, node_a, node_b
+from tests.transcripts.controllers import LOG, answer_of, create, error_of, node_a, node_b
 
 DRAIN, UNDO = DrainNode(node="b"), DrainNode(node="b", is_undone=True)
 STOP, START = StopNode(node="b"), StartNode(node="b")
@@ -656,3 +657,42 @@ def test_a_log_dir_of_a_stopped_node_may_be_used_by_another_node() -> None:
         play.nodes["a"].logs[key] = replace(taken.logs.pop(key))
     play.settle()
     assert served_at(play, "a") == 4
+
+
+# -- a machine with another key --------------------------------------------------------------------
+
+
+def test_a_machine_that_has_another_key_within_seconds_takes_its_folders_with_it() -> None:
+    """Ray still shows the old key, whose last word is from before the folder was there.
+
+    What a move has left lies on a disk of b, whose machine was started again as c.
+    """
+    play = begun(node_a(), node_b())
+    play.create("t", 1)
+    assert play.states() == {"t-0": "online in a1"}
+    play.silent.add("b")  # its machine ends; Ray has not noticed it yet
+    old, new = play.nodes["b"], PerfectNode("c", "b1", "b2")
+    play.nodes["c"], new.epoch = new, old.epoch
+    new.logs[LOG, "b1"] = entry(LOG, "b1", "found", topic_id=LOG.topic_id)
+    play.settle(2_000)
+    play.asks(DeleteTopic(name="t"))
+    play.settle(SUSPECT_MS // 2)
+    assert LOG in play.desired.partitions, "its folder is on a disk of c"
+    play.away.add("b")
+    play.settle()
+    assert LOG not in play.desired.partitions
+    assert new.removed == [LOG]
+    assert new.set_aside == []
+
+
+def test_a_copy_of_a_disk_holds_no_removal_up_once_its_owner_has_spoken() -> None:
+    play = begun(node_a(), node_b())
+    play.create("t", 1)
+    copy = play.nodes["c"] = PerfectNode("c", "b1")
+    copy.epoch = play.nodes["a"].epoch
+    copy.logs[LOG, "b1"] = entry(LOG, "b1", "found", topic_id=LOG.topic_id)
+    play.settle()
+    play.asks(DeleteTopic(name="t"))
+    play.settle()
+    assert LOG not in play.desired.partitions
+    assert copy.removed == []
