@@ -343,14 +343,14 @@ class ControllerImpl:
         return running.commanding.apply_config(config, validate_only, if_version)
 
     def _check_added(self, lookups: Lookups, cluster_id: str, config: Mapping[str, Any]) -> None:
-        """Raise InvalidConfig where a node could not begin with log dirs that the config adds."""
+        """Raise InvalidConfig where a node may not begin with log dirs that the config adds."""
         now = lookups.broker_config()
         new = parsed_for(now, config)
         paths = added(now, new)
         if paths:
             survey = RayReach(self._namespace, new, is_on_node=True).survey(tries_locks=True)
             in_use = {(status.node_id, status.path) for status in lookups.log_dirs()}
-            check_usable(paths, survey.dirs, cluster_id, in_use)
+            check_usable(paths, survey.dirs, survey.errors, cluster_id, in_use)
 
     @ray.method(concurrency_group="commands")
     def finalize_upgrade(self, level: int, without: Sequence[str] = ()) -> int:

@@ -155,7 +155,8 @@ class SurveyedDir:
     could not be read; empty where it could. ``is_of_newer``: the metadata is whole, and only a
     newer raylog knows its records. ``obeyed_epoch``: the highest of a Controller that it
     has obeyed; -1 for none, and where that cannot be read. ``is_locked``: whether another process
-    uses it; False where nobody has tried.
+    uses it; False where nobody has tried. ``real_path``: without symbolic links; empty where that
+    is not known.
 
     ``promised_epoch``: the lowest epoch of a Controller from which the copy takes anything; -1 for
     any. ``is_fenced``: it has promised that to the Controller that begins now, so soon after it had
@@ -179,6 +180,7 @@ class SurveyedDir:
     is_fenced: bool = False
     is_settled: bool = False
     is_last: bool = False
+    real_path: str = ""
 
     def __str__(self) -> str:
         return f"{self.path} of node {self.node_id[:8]}"

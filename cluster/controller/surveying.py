@@ -117,7 +117,9 @@ class _Look:
     def _look(self) -> None:
         fs, path = self._fs, self._path
         folder = os.path.join(path, str(METADATA_PARTITION))
-        self._found = replace(self._found, obeyed_epoch=_obeyed_epoch(fs, path))
+        self._found = replace(
+            self._found, obeyed_epoch=_obeyed_epoch(fs, path), real_path=fs.real_path(path)
+        )
         if self._tries_lock:
             self._found = replace(self._found, is_locked=_is_locked(fs, path))
         if not fs.is_dir(path):
