@@ -543,10 +543,7 @@ class ControllerMachine:
 
     def _follow_plan(self) -> None:
         """Plan for the nodes where something is new, and append what has come true."""
-        before = self._roll.node
-        self._roll = roll(self.desired, self.watched.nodes, self._now_ms, self._digests[1])
-        if self._roll.node != before:
-            self._dirty |= {before, self._roll.node}
+        self._take_turns()
         self._dirty &= set(self.watched.nodes)
         made = self._plan()
         self._orders.update(made.orders)
@@ -559,6 +556,21 @@ class ControllerMachine:
         elif self._journal.is_ready(self._now_ms):
             self._dirty.clear()
             self._append(records)
+
+    def _take_turns(self) -> None:
+        """Choose the node that is replaced now; nobody else while the one before may still end."""
+        before = self._roll.node
+        self._roll = self._next_turn()
+        if self._roll.node == before:
+            return
+        seen = self.watched.nodes.get(before)
+        if seen is not None and seen.report is not None and not self.desired.is_stopped(before):
+            self.watched.is_wanted_again(before, self._telling.last_number)
+            self._roll = self._next_turn()
+        self._dirty |= {before, self._roll.node}
+
+    def _next_turn(self) -> Roll:
+        return roll(self.desired, self.watched.nodes, self._now_ms, self._digests[1])
 
     def _plan(self) -> Plan:
         nodes = sorted(self._dirty)

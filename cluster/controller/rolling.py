@@ -3,8 +3,10 @@
 What a node cannot take while it serves it gets by a new LogManager: it is ordered to stop, closes
 its logs in order, and is started again with the config of now. One node at a time: while any node
 is away, does not answer, or does not serve all of its partitions, no other one is stopped. So one
-that does not serve is replaced first. Nothing of this is remembered: a new Controller sees the same
-in the nodes' reports.
+that does not serve is replaced first. Where a node has lost its turn to it, its order to stop may
+be on its way: it counts as away until it has obeyed a later one, or is closing its logs
+(``Watched.is_wanted_again``). Nothing else is remembered: a new Controller sees the same in the
+nodes' reports, and none of them obeys an order of the one before.
 
 A node of another release may have other keys, and another digest for the same config: it is not
 replaced, since its next LogManager would say the same again. Its upgrade makes it one.
@@ -103,6 +105,8 @@ def _why_not_there(
         return f"node {name} is away" if desired.logs_at(key) else ""
     if seen.report is None:
         return f"node {name} has not come back"
+    if seen.may_end:
+        return f"node {name} may be closing its logs"
     if seen.is_suspect(now_ms) or not seen.obeys(desired.controller_epoch):
         return f"node {name} does not answer"
     return ""

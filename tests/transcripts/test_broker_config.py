@@ -6,6 +6,7 @@ from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.commands import ApplyConfig
 from raylog.cluster.controller.config_changes import parsed_for
 from raylog.cluster.controller.instructions import Applied
+from raylog.cluster.controller.rolling import Roll, digests_of, roll
 from raylog.storage.errors import InvalidConfig
 from tests.harness.control_nodes import PerfectNode
 from tests.harness.controller_play import Play
@@ -192,3 +193,51 @@ def test_a_living_node_is_told_the_config_of_another_start_though_nobody_applied
     play.settle()
     assert obeyed(play, "a") == BrokerConfig.parse(AT_ONCE)
     assert play.desired.config_version("id-t") > version
+
+
+def stop_on_its_way() -> Play:
+    """Node a was ordered to stop, and then a partition of b does not serve for a while."""
+    play = serving(node_a(), node_b())
+    play.asks(ApplyConfig(config=BY_START))
+    assert "tell a: stop" in play.appended()
+    play.nodes["b"].is_opening = True  # a LogActor of b was killed
+    return play
+
+
+def test_no_other_node_is_stopped_while_one_may_still_obey_its_order_to_stop() -> None:
+    play = stop_on_its_way()
+    a, b = play.nodes["a"], play.nodes["b"]
+    a.is_slow = True
+    stop = play.mail["a"]
+    assert play.reports("b") == ["tell a: -", "tell b: -"]
+    a.obey(stop)
+    play.reports("a")
+    play.settle(30_000)
+    assert (a.is_ending, b.is_ending) == (True, False)
+    a.end()
+    b.is_opening = False
+    play.settle(30_000)
+    assert (a.life, b.life) == ("a-life-2", "b-life-2")
+
+
+def test_a_node_whose_order_to_stop_was_lost_serves_on_and_the_other_one_is_first() -> None:
+    play = stop_on_its_way()
+    a, b = play.nodes["a"], play.nodes["b"]
+    b.is_slow = True
+    play.mail.clear()
+    play.reports("b")
+    assert play.obeys("a") == ["tell a: serve t-0 in a1 v1.1", "tell b: stop"]
+    play.settle(1_000)
+    assert (a.life, a.is_ending, b.is_ending) == ("a-life-1", False, True)
+    b.end()
+    b.is_opening = False
+    play.settle(30_000)
+    assert (a.life, b.life) == ("a-life-2", "b-life-2")
+
+
+def test_a_node_that_may_be_closing_its_logs_is_named_as_the_reason() -> None:
+    play = stop_on_its_way()
+    play.reports("b")
+    wanted = digests_of(play.machine.config)
+    turn = roll(play.desired, play.machine.watched.nodes, play.now_ms, wanted)
+    assert turn == Roll(waits_for="node a may be closing its logs")
