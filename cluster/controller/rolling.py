@@ -81,12 +81,17 @@ def roll(desired: Desired, observed: Mapping[str, Observed], now_ms: int, wanted
     for key in old:
         if running[key].ending_ms is not None:
             return Roll(node=key, waits_for=f"node {short_key(key)} is closing its logs")
-    keys = sorted({*running, *desired.nodes})
-    for key in keys:
-        why = _why_not_there(key, desired, observed, now_ms)
-        if why:
-            return Roll(waits_for=why)
-    unserved = {key: why for key in keys if (why := _why_not_served(key, desired, observed))}
+    unserved: dict[str, str] = {}
+    for key in sorted({*running, *desired.nodes}):
+        if desired.is_stopped(key):
+            continue
+        seen = observed.get(key)
+        why_away = _why_away(key, seen, desired, now_ms)
+        if why_away:
+            return Roll(waits_for=why_away)
+        why_unserved = "" if seen is None else _why_unserved(key, seen, desired)
+        if why_unserved:
+            unserved[key] = why_unserved
     node = next((key for key in old if key in unserved), old[0])
     for key, why in unserved.items():
         if key != node:
@@ -94,13 +99,9 @@ def roll(desired: Desired, observed: Mapping[str, Observed], now_ms: int, wanted
     return Roll(node=node)
 
 
-def _why_not_there(
-    key: str, desired: Desired, observed: Mapping[str, Observed], now_ms: int
-) -> str:
+def _why_away(key: str, seen: Observed | None, desired: Desired, now_ms: int) -> str:
     """Why no node may be stopped now; empty where this one is no reason."""
-    seen, name = observed.get(key), short_key(key)
-    if desired.is_stopped(key):
-        return ""
+    name = short_key(key)
     if seen is None:
         return f"node {name} is away" if desired.logs_at(key) else ""
     if seen.report is None:
@@ -112,17 +113,19 @@ def _why_not_there(
     return ""
 
 
-def _why_not_served(key: str, desired: Desired, observed: Mapping[str, Observed]) -> str:
-    """Why no other node may be stopped now; empty where this one is no reason."""
-    seen, name = observed.get(key), short_key(key)
-    if seen is None or desired.is_stopped(key):
-        return ""
+def _why_unserved(key: str, seen: Observed, desired: Desired) -> str:
+    """Why no other node may be stopped now; empty where this one is no reason.
+
+    What lies in a log dir that is offline serves with no config.
+    """
     for log in desired.logs_at(key):
         record = desired.partitions[log]
-        entries = seen.logs.get(log, ())
-        is_served = any(entry.state == "serving" for entry in entries)
+        directory = desired.dirs.get(record.directory or "")
+        if directory is not None and directory.state == "offline":
+            continue
+        is_served = any(entry.state == "serving" for entry in seen.logs.get(log, ()))
         if record.state in ("online", "moving") and not is_served:
-            return f"partition {log.partition} of node {name} does not serve"
+            return f"partition {log.partition} of node {short_key(key)} does not serve"
     return ""
 
 

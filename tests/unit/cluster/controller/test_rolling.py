@@ -24,7 +24,7 @@ NEW = digests_of(BrokerConfig.parse({"log.dirs": "/a,/b", "log.cleaner.threads":
 SERVED = LogReport(partition=LOG.partition, topic_id="id-t", directory_id="b1", state="serving")
 
 
-def desired(*records: NodeRecord) -> Desired:
+def desired(*records: Record) -> Desired:
     """Nodes a and b; b has the only partition."""
     made = Desired()
     first: tuple[Record, ...] = (
@@ -93,6 +93,26 @@ def test_nobody_is_replaced_before_the_last_one_serves_all_of_its_partitions() -
     assert roll(desired(), nodes, 0, NEW) == Roll(
         waits_for="partition t-0 of node b does not serve"
     )
+
+
+def test_what_lies_in_a_log_dir_that_is_offline_holds_nobody_up() -> None:
+    offline = DirRecord(directory_id="b1", node="b", path="/b1", state="offline", why="EIO")
+    nodes = {"a": node("a"), "b": node("b", NEW)}
+    assert roll(desired(offline), nodes, 0, NEW) == Roll(node="a")
+
+
+def test_a_partition_that_is_being_moved_and_does_not_serve_holds_others_up() -> None:
+    moving = PartitionRecord(log=LOG, state="moving", directory="b1", target="b2", kafka_id=2)
+    nodes = {"a": node("a"), "b": node("b", NEW)}
+    assert roll(desired(moving), nodes, 0, NEW) == Roll(
+        waits_for="partition t-0 of node b does not serve"
+    )
+
+
+def test_nobody_is_replaced_while_a_node_obeys_the_controller_of_before() -> None:
+    nodes = {"a": node("a"), "b": node("b", OLD, SERVED)}
+    turn = roll(desired(ControllerRecord(epoch=2, node="a")), nodes, 0, NEW)
+    assert turn == Roll(waits_for="node a does not answer")
 
 
 def test_no_other_node_is_stopped_while_an_old_one_does_not_serve() -> None:
