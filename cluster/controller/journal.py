@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 from raylog.actors.control import LogId
 from raylog.cluster.controller.commands import AddPartitions, Command, CreateTopic
+from raylog.cluster.controller.config_changes import ConfigChange
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.records import (
     PartitionRecord,
@@ -40,11 +41,15 @@ GROWING = (CreateTopic, AddPartitions)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purpose:
-    """For whom records are appended: a ``request``'s command, or to undo it for its ``error``."""
+    """For whom records are appended: a ``request``'s command, or to undo it for its ``error``.
+
+    ``changes``: of the broker's config, that the command makes.
+    """
 
     request: int
     command: Command | None = None
     error: RaylogError | None = None
+    changes: tuple[ConfigChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

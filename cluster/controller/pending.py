@@ -32,7 +32,6 @@ from raylog.cluster.controller.commands import (
     LogDirOnline,
     LogDirOut,
 )
-from raylog.cluster.controller.config_changes import ConfigChange
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.events import Asked
 from raylog.cluster.controller.instructions import Answer, Applied
@@ -82,7 +81,6 @@ class Pending:
         self._desired = Desired()
         self._config, self._start, self._say = config, start, say
         self._levels, self._metadata_dir = levels, metadata_dir
-        self._changes: dict[int, tuple[ConfigChange, ...]] = {}  # of configs, by request
         self._journal, self._charge, self._watched = journal, charge, watched
         self._commands: deque[Asked] = deque()
         self._undo: deque[tuple[Purpose, Creating]] = deque()
@@ -131,7 +129,7 @@ class Pending:
             # Its epoch may have been another Controller's: no id of it is handed out.
             self._commands.appendleft(Asked(request=request, command=command))
         else:
-            self._begun(request, command, done.records, now_ms)
+            self._begun(done.purpose, command, done.records, now_ms)
 
     def look(self, now_ms: int) -> None:
         """Answer those whose wait is over."""
@@ -177,7 +175,6 @@ class Pending:
                 requests.append(request)
         self._commands.clear()
         self._undo.clear()
-        self._changes.clear()
         for request in requests:
             self._say(Answer(request=request, error=copy(failure)))
 
@@ -188,25 +185,35 @@ class Pending:
         if isinstance(command, AllocateProducerId) and self._has_answered_id(request):
             return None
         if isinstance(command, ApplyConfig):
-            changed = self._judged(now_ms).changes(command)
-            if command.validate_only:
-                applied = Applied(version=self._desired.broker_version, changes=changed)
-                self._say(Answer(request=request, value=applied))
-                return None
+            return self._begin_config(request, command, now_ms)
         records = self._records(command, now_ms)
         if getattr(command, "validate_only", False):
             topics = [record for record in records if isinstance(record, TopicRecord)]
             known = self._desired.topic_named(getattr(command, "name", ""))
             self._say(Answer(request=request, value=topics[0] if topics else known))
         elif records:
-            if isinstance(command, AlterTopic | ApplyConfig):
+            if isinstance(command, AlterTopic):
                 self._check_epoch_is_kept()
-            if isinstance(command, ApplyConfig):
-                self._changes[request] = changed
             return Wanted(records, Purpose(request=request, command=command))
         else:
-            self._begun(request, command, (), now_ms)
+            self._begun(Purpose(request=request, command=command), command, (), now_ms)
             self.look(now_ms)  # nothing else may happen for a while
+        return None
+
+    def _begin_config(self, request: int, command: ApplyConfig, now_ms: int) -> Wanted | None:
+        """As ``_begin``."""
+        changes = self._judged(now_ms).changes(command)
+        if command.validate_only:
+            applied = Applied(version=self._desired.broker_version, changes=changes)
+            self._say(Answer(request=request, value=applied))
+            return None
+        purpose = Purpose(request=request, command=command, changes=changes)
+        records = self._records(command, now_ms)
+        if records:
+            self._check_epoch_is_kept()
+            return Wanted(records, purpose)
+        self._begun(purpose, command, (), now_ms)
+        self.look(now_ms)  # nothing else may happen for a while
         return None
 
     def _records(self, command: Command, now_ms: int) -> tuple[Record, ...]:
@@ -261,9 +268,10 @@ class Pending:
         return None
 
     def _begun(
-        self, request: int, command: Command, records: tuple[Record, ...], now_ms: int
+        self, purpose: Purpose, command: Command, records: tuple[Record, ...], now_ms: int
     ) -> None:
         """The command's records are written; answer it, or wait for what the nodes report."""
+        request = purpose.request
         match command:
             case AllocateProducerId():
                 self._say(Answer(request=request, value=self._first_id()))
@@ -279,9 +287,9 @@ class Pending:
                 leaving = Leaving(directory_id=meant.directory_id, since_ms=now_ms)
                 self._waiting[request] = leaving
             case ApplyConfig():
-                changed = self._changes.pop(request, ())
-                version = self._desired.broker_version
-                self._waiting[request] = Applying(changes=changed, version=version, since_ms=now_ms)
+                self._waiting[request] = Applying(
+                    changes=purpose.changes, version=self._desired.broker_version, since_ms=now_ms
+                )
             case _:
                 begun = Begun(self._desired, now_ms, self._config().num_partitions)
                 self._waiting[request] = begun.waiting(command, records)
