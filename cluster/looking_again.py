@@ -4,11 +4,11 @@ Such a dir is not known by its id, so the Controller cannot order anything for i
 file, its identity may be lost, its disk may not be mounted. Its node is asked to look again.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from raylog.actors.errors import InvalidRequest
 from raylog.actors.messages import LogDirStatus
@@ -17,6 +17,8 @@ from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster.controller.commands import UNKNOWN_LOG_DIR
 from raylog.cluster.controller.spread import short_key
 from raylog.storage.errors import LogDirOffline, RaylogError
+
+logger = logging.getLogger(__name__)
 
 # A look at the log dirs of a node; one whose disk hangs is told from memory.
 TOLD_TIMEOUT_S = 5.0
@@ -50,8 +52,7 @@ def online_again(
     """
     looked = look_again(log_dir, known, managers)
     if looked.used:
-        deadline = time.monotonic() + HEARD_TIMEOUT_S
-        states = [_once_heard(partial(order, node), deadline) for node in looked.used]
+        states = _ordered(order, looked.used)
         return "returning" if "returning" in states else states[0]
     try:
         return order(None)
@@ -61,16 +62,39 @@ def online_again(
         raise
 
 
-def _once_heard(order: Callable[[], str], deadline: float) -> str:
-    """Order it as soon as the Controller has heard that its node has read it."""
-    while True:
-        try:
-            return order()
-        except (InvalidRequest, LogDirOffline) as error:
-            is_heard = isinstance(error, InvalidRequest) and not _is_unknown(error)
-            if is_heard or time.monotonic() >= deadline:
-                raise
+def _ordered(order: Callable[[str | None], str], nodes: Sequence[str]) -> list[str]:
+    """The states at all of these nodes; each is ordered as soon as the Controller has heard of it.
+
+    Raises the first problem, when every other node has its order.
+    """
+    deadline = time.monotonic() + HEARD_TIMEOUT_S
+    states: list[str] = []
+    problems: dict[str, RaylogError] = {}
+    left = list(nodes)
+    while left:
+        unheard = []
+        for node in left:
+            try:
+                states.append(order(node))
+                problems.pop(node, None)
+            except RaylogError as error:
+                problems[node] = error
+                if _is_unheard(error):
+                    unheard.append(node)
+        left = unheard
+        if time.monotonic() >= deadline:
+            break
+        if left:
             time.sleep(RETRY_INTERVAL_S)
+    for problem in problems.values():
+        raise problem
+    return states
+
+
+def _is_unheard(error: RaylogError) -> bool:
+    """Whether the Controller may not have heard yet that the node has read the log dir."""
+    is_unknown = isinstance(error, InvalidRequest) and _is_unknown(error)
+    return is_unknown or isinstance(error, LogDirOffline)
 
 
 def _is_unknown(error: InvalidRequest) -> bool:
@@ -88,10 +112,13 @@ def look_again(
     """Have the nodes look at the log dir that could not use it before.
 
     ``log_dir``: a path or a directory id. ``known``: the log dirs as the Controller knows them; an
-    id means the one log dir that has it, a path means that of each node.
+    id means the one log dir that has it, a path means that of each node. A node that does not tell
+    its log dirs is not asked to look, and is logged.
     """
     places = {_place(dir) for dir in known if dir.directory_id == log_dir}
     told = gather({node: manager.log_dirs() for node, manager in managers.items()}, TOLD_TIMEOUT_S)
+    for node, problem in told.errors.items():
+        logger.warning("the LogManager of node %s does not answer: %s", node, problem)
     looks = {
         node: managers[node].look_again(dir.path)
         for node, dirs in told.answers.items()

@@ -34,10 +34,11 @@ class Manager:
         self.node = node
         self.why = {f"/{name}": why for name, why in why_by_name.items()}
         self.looked_at: list[str] = []
+        self.refuses: Exception | None = None  # to tell its log dirs
         self.dirs = [LogDirStatus.offline(node, path, None, "missing") for path in self.why]
 
     def log_dirs(self) -> Answered:
-        return Answered(self.dirs)
+        return Answered(self.refuses or self.dirs)
 
     def look_again(self, path: str) -> Answered:
         self.looked_at.append(path)
@@ -152,10 +153,34 @@ def test_the_order_is_for_the_node_that_uses_it_now() -> None:
     assert controller.nodes == ["n", "n", "n"]
 
 
-def test_where_several_nodes_use_theirs_now_each_has_its_order() -> None:
-    controller = Controller(NO_SUCH, "returning", "online")
+@pytest.mark.parametrize("states", [("returning", "online"), ("online", "returning")])
+def test_where_several_nodes_use_theirs_now_each_has_its_order(states: tuple[str, str]) -> None:
+    controller = Controller(*states)
     assert online_at([Manager("m", a=""), Manager("n", a="")], "/a", controller) == "returning"
-    assert controller.nodes == ["m", "m", "n"]
+    assert controller.nodes == ["m", "n"]
+
+
+def test_a_node_that_is_not_heard_of_yet_does_not_hold_up_another_one() -> None:
+    controller = Controller(NO_SUCH, "online", "online")
+    assert online_at([Manager("m", a=""), Manager("n", a="")], "/a", controller) == "online"
+    assert controller.nodes == ["m", "n", "m"]
+
+
+def test_a_node_that_is_never_heard_of_is_told_when_the_others_have_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(looking_again, "HEARD_TIMEOUT_S", 0.0)
+    controller = Controller(LogDirOffline("/a", "missing"), "online")
+    with pytest.raises(LogDirOffline, match="missing"):
+        online_at([Manager("m", a=""), Manager("n", a="")], "/a", controller)
+    assert controller.nodes == ["m", "n"]
+
+
+def test_a_node_that_does_not_tell_its_log_dirs_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    silent = Manager("m")
+    silent.refuses = RequestTimedOut("the log dirs", 5_000)
+    assert online_at([silent, Manager("n", a="")], "/a", Controller("online")) == "online"
+    assert "the LogManager of node m does not answer" in caplog.text
 
 
 def test_only_what_the_controller_has_not_heard_yet_is_ordered_again() -> None:
