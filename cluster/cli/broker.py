@@ -84,7 +84,8 @@ Apply = Annotated[
     bool,
     typer.Option(
         "--apply",
-        help="Give --config to the broker that runs. Without this, what differs is only shown.",
+        help="Give --config to the broker that runs; refused where none does. Without this, what "
+        "differs is only shown.",
     ),
 ]
 CHANGE_COLUMNS = ("key", "now", "new", "how")
@@ -112,6 +113,7 @@ def start(
     if apply and config is None:
         raise typer.BadParameter("--apply needs --config FILE: the whole config")
     quiet_ray()
+    from raylog.actors.errors import BrokerNotFound
     from raylog.cluster.start import start as start_broker
 
     joined = _join(address)
@@ -125,6 +127,8 @@ def start(
             note("nothing was changed: --apply gives the broker this config")
             raise typer.Exit(1)
         return
+    if apply:
+        raise BrokerNotFound(namespace)
     settings = _settings(config, setting or [], log_dir)
     if joined is None and log_dir:
         os.environ.pop("RAYLOG_LOG_DIRS", None)  # --log-dir overrides the shell's variable

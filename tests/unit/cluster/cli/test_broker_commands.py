@@ -255,6 +255,16 @@ def test_apply_without_a_file_is_wrong_usage(living: FakeBroker) -> None:
     assert (done.returncode, living.calls) == (2, [])
 
 
+def test_apply_starts_no_broker_where_none_runs(
+    living: FakeBroker, config_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stub, "find_controller", lambda namespace: None)
+    monkeypatch.setattr(start_module, "start", lambda **_: pytest.fail("it was started"))
+    done = run_here("start", "--config", config_file, "--apply", "--namespace", "other")
+    assert done.returncode == 1
+    assert "no raylog broker runs in namespace 'other'" in done.stderr
+
+
 def test_who_may_not_obey_the_config_yet_is_named(living: FakeBroker, config_file: str) -> None:
     living.changes, living.behind = (CHANGE,), {"node a": "it is away"}
     done = run_here("start", "--config", config_file, "--apply")
