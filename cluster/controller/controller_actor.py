@@ -86,7 +86,9 @@ class ControllerImpl:
     def __init__(self, namespace: str, config: BrokerConfig, start_id: str = "") -> None:
         """``config``: that the broker is started with; ``start_id``: another one for each start."""
         end_if_replaced()
-        self._namespace, self._config, self._start_id = namespace, config, start_id
+        self._namespace = namespace
+        self._config = config
+        self._start_id = start_id
         self._life = random_id()  # of this process
         self._current = Current[RunningController](NotController("the broker", "it is starting"))
         self._kept = KeptLogDirs(RayNotes(), namespace, start_id)

@@ -60,7 +60,7 @@ class RunningController:
             self._watch = NodeWatch(namespace, self.put)
             managers = RayManagers(
                 namespace,
-                lambda: _kept(kept, self._shell.lookups.broker_config()),
+                lambda: _note_log_dirs(kept, self._shell.lookups.broker_config()),
                 self.cluster_id,
                 self._watch.node,
             )
@@ -127,8 +127,11 @@ def _witness(namespace: str, metadata: MetadataLog) -> Witness:
     return witness
 
 
-def _kept(kept: KeptLogDirs, config: BrokerConfig) -> BrokerConfig:
-    """The config that a node begins with, when Ray's head has its log dirs. Raises NotLeader."""
+def _note_log_dirs(kept: KeptLogDirs, config: BrokerConfig) -> BrokerConfig:
+    """Have Ray's head keep the log dirs that a node begins with; returns its config.
+
+    Raises NotLeader where it does not keep them.
+    """
     try:
         kept.keep(config.log_dirs)
     except Exception as error:  # whatever Ray raises; the node is started again

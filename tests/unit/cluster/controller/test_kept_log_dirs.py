@@ -19,8 +19,10 @@ class FakeNotes:
 
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
+        self.writes = 0
 
     def keep(self, key: str, value: bytes) -> None:
+        self.writes += 1
         self.kept[key] = value
 
     def find(self, prefix: str) -> Mapping[str, bytes]:
@@ -34,6 +36,17 @@ def test_another_process_finds_what_was_kept() -> None:
     notes = FakeNotes()
     KeptLogDirs(notes, "raylog", "start").keep(("/a", "/b"))
     assert KeptLogDirs(notes, "raylog", "start").find(GIVEN) == ("/a", "/b")
+
+
+def test_many_starts_of_nodes_with_the_same_ones_are_written_down_once() -> None:
+    notes = FakeNotes()
+    kept = KeptLogDirs(notes, "raylog", "start")
+    for _ in range(3):
+        kept.keep(["/a"])
+    assert notes.writes == 1
+    for _ in range(3):
+        kept.keep(["/a", "/b"])
+    assert notes.writes == 2
 
 
 def test_without_a_note_those_of_the_start_count() -> None:
