@@ -124,6 +124,7 @@ class ControllerMachine:
         self._out: list[Instruction] = []
         self._pending = Pending(
             lambda: self.config,
+            digests=lambda: self._digests[1],
             start=start,
             journal=self._journal,
             charge=self._charge,

@@ -39,6 +39,7 @@ from raylog.cluster.controller.journal import GROWING, InFlight, Journal, Purpos
 from raylog.cluster.controller.observed import Watched
 from raylog.cluster.controller.producer_ids import ProducerIds
 from raylog.cluster.controller.records import Record, TopicRecord
+from raylog.cluster.controller.rolling import Digests
 from raylog.cluster.controller.waiting import (
     Altering,
     Applying,
@@ -59,8 +60,9 @@ class Wanted(NamedTuple):
 
 
 class Pending:
-    """``config``: the broker's, of now; ``start``: the id of its start. ``say``: gives an answer.
-    ``levels``: those that this raylog knows. ``metadata_dir``: as of ``Commands``.
+    """``config``: the broker's, of now; ``digests``: of it; ``start``: the id of its start.
+    ``say``: gives an answer. ``levels``: those that this raylog knows. ``metadata_dir``: as of
+    ``Commands``.
 
     The others are the machine's, and only looked at.
     """
@@ -69,6 +71,7 @@ class Pending:
         self,
         config: Callable[[], BrokerConfig],
         *,
+        digests: Callable[[], Digests],
         start: str,
         journal: Journal,
         charge: Charge,
@@ -80,6 +83,7 @@ class Pending:
         self.ids = ProducerIds()
         self._desired = Desired()
         self._config, self._start, self._say = config, start, say
+        self._digests = digests
         self._levels, self._metadata_dir = levels, metadata_dir
         self._journal, self._charge, self._watched = journal, charge, watched
         self._commands: deque[Asked] = deque()
@@ -137,10 +141,10 @@ class Pending:
             desired=self._desired,
             observed=self._watched.nodes,
             now_ms=now_ms,
+            digests=self._digests(),
             stuck=self._journal.stuck,
             refused=self._charge.refusing,
             controller=self._charge.node,
-            config=self._config(),
         )
         for request, waiting in list(self._waiting.items()):
             ended = waiting.look(view)

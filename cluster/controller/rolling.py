@@ -129,23 +129,35 @@ def _why_unserved(key: str, seen: Observed, desired: Desired) -> str:
     return ""
 
 
+def has_outdated(desired: Desired, observed: Mapping[str, Observed], wanted: Digests) -> bool:
+    """Whether a node may obey an older config. This looks at no partition."""
+    return any(_is_outdated(key, seen, desired, wanted) for key, seen in observed.items())
+
+
+def _is_outdated(key: str, seen: Observed, desired: Desired, wanted: Digests) -> bool:
+    if desired.is_stopped(key):
+        return False
+    return _has_old_start(seen, wanted) or is_old_at_once(seen, wanted)
+
+
 def outdated_nodes(
     desired: Desired, observed: Mapping[str, Observed], now_ms: int, wanted: Digests
 ) -> dict[str, str]:
     """The nodes that may obey an older config, by key, and why."""
+    if not has_outdated(desired, observed, wanted):
+        return {}
     turn = roll(desired, observed, now_ms, wanted)
     whys: dict[str, str] = {}
     for key, seen in sorted(observed.items()):
-        if desired.is_stopped(key):
+        if not _is_outdated(key, seen, desired, wanted):
             continue
         if _is_of_another_release(seen):
-            if _has_old_start(seen, wanted) or is_old_at_once(seen, wanted):
-                whys[key] = _why_of_another_release(seen)
+            whys[key] = _why_of_another_release(seen)
         elif is_old_by_start(seen, wanted):
             is_next = key == turn.node
             wait = "its turn" if is_next or not turn.waits_for else turn.waits_for
             whys[key] = f"it is to be closed and started with the present config; waits: {wait}"
-        elif is_old_at_once(seen, wanted):
+        else:
             whys[key] = "it has not taken the present config yet"
     return whys
 

@@ -34,7 +34,6 @@ from raylog.actors.errors import (
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
-from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.config_changes import ConfigChange
 from raylog.cluster.controller.describe import Snapshot, offline_error
 from raylog.cluster.controller.desired import Desired
@@ -43,7 +42,12 @@ from raylog.cluster.controller.leaving_dirs import leaving_waits_for
 from raylog.cluster.controller.node_states import replaced, waits_for
 from raylog.cluster.controller.observed import SUSPECT_MS, Observed
 from raylog.cluster.controller.records import NodeState, PartitionRecord, TopicRecord
-from raylog.cluster.controller.rolling import digests_of, is_old_by_start, outdated_nodes
+from raylog.cluster.controller.rolling import (
+    Digests,
+    has_outdated,
+    is_old_by_start,
+    outdated_nodes,
+)
 from raylog.cluster.controller.spread import Homes, short_key
 from raylog.storage.errors import DiskFull, RaylogError
 
@@ -64,16 +68,16 @@ class View:
 
     ``stuck``: why no record can be written, not even in the metadata's reserve. ``refused``: the
     nodes whose LogManager cannot be started. ``controller``: the key of the Controller's node.
-    ``config``: the broker's.
+    ``digests``: of the broker's config.
     """
 
     desired: Desired
     observed: Mapping[str, Observed]
     now_ms: int
+    digests: Digests
     stuck: DiskFull | None = None
     refused: Collection[str] = ()
     controller: str = ""
-    config: BrokerConfig = field(default_factory=BrokerConfig)
 
     def seen(self, log: LogId) -> Observed | None:
         """The node that has a log, or shall make it; None while it is away, or has ended."""
@@ -219,33 +223,50 @@ def why_behind(log: LogId, version: int, view: View) -> str:
 class Applying:
     """The broker has another config, of this version. ``changes``: what differs.
 
-    Who asks again since another Controller is there changes nothing, and waits for the same.
+    Who asks again since another Controller is there changes nothing, and waits for the same. It is
+    asked at every event, so it looks at all partitions only where nothing that it knows of is left.
     """
 
     changes: tuple[ConfigChange, ...]
     version: int
     since_ms: int
     _has_starts: bool = False  # whether a node was to be replaced
+    _last_behind: LogId | None = None  # a partition that did not obey at the last look at all
 
     def look(self, view: View) -> Ended | None:
-        behind = self._behind(view)
-        digests = digests_of(view.config)
-        self._has_starts |= any(is_old_by_start(seen, digests) for seen in view.observed.values())
+        old = (is_old_by_start(seen, view.digests) for seen in view.observed.values())
+        self._has_starts = self._has_starts or any(old)
         patience_ms = OPERATING_MS if self._has_starts else PATIENCE_MS
-        if behind and view.now_ms - self.since_ms <= patience_ms:
+        is_patient = view.now_ms - self.since_ms <= patience_ms
+        if is_patient and self._is_held_up(view):
+            return None
+        behind = self._behind(view)
+        if behind and is_patient:
             return None
         applied = Applied(version=self.version, changes=self.changes, behind=behind)
         return Ended(value=applied)
 
+    def _is_held_up(self, view: View) -> bool:
+        """Whether a node is outdated, or the partition is still behind that was so before."""
+        if has_outdated(view.desired, view.observed, view.digests):
+            return True
+        return self._last_behind is not None and bool(self._why_behind(self._last_behind, view))
+
     def _behind(self, view: View) -> dict[str, str]:
-        desired, digests = view.desired, digests_of(view.config)
-        outdated = outdated_nodes(desired, view.observed, view.now_ms, digests)
+        outdated = outdated_nodes(view.desired, view.observed, view.now_ms, view.digests)
         behind = {f"node {short_key(key)}": why for key, why in outdated.items()}
-        for log, record in desired.partitions.items():
-            why = "" if record.state == "removing" else why_behind(log, self.version, view)
+        for log in view.desired.partitions:
+            why = self._why_behind(log, view)
             if why:
                 behind[f"partition {log.partition}"] = why
+                self._last_behind = log
         return behind
+
+    def _why_behind(self, log: LogId, view: View) -> str:
+        record = view.desired.partitions.get(log)
+        if record is None or record.state == "removing":
+            return ""
+        return why_behind(log, self.version, view)
 
 
 @dataclass(slots=True, kw_only=True)
