@@ -86,9 +86,10 @@ from raylog.cluster.controller.records import (
     TopicRecord,
     TopicRemovedRecord,
 )
-from raylog.cluster.controller.rolling import Digests, Roll, digests_of, lacks_record, roll
+from raylog.cluster.controller.rolling import Digests, digests_of, lacks_record
 from raylog.cluster.controller.starts import Starts, is_left_running
 from raylog.cluster.controller.telling import Telling
+from raylog.cluster.controller.turns import Turns
 from raylog.storage.errors import RaylogError
 
 
@@ -102,7 +103,6 @@ class ControllerMachine:
     def __init__(self, config: BrokerConfig, start: str = "", levels: Levels = LEVELS) -> None:
         self._given, self._start_id = config, start
         self._digests: tuple[BrokerConfig, Digests] = config, digests_of(config)
-        self._roll = Roll()
         self.desired = Desired()
         self.watched = Watched()
         self._configs = Configs(config.topic_defaults)
@@ -112,6 +112,7 @@ class ControllerMachine:
         self._is_stopping = False
         self.counted = 0  # so many records count: all copies in sync have them
         self._telling = Telling()
+        self._turns = Turns(self.watched, self._telling)
         self._charge = Charge(self.watched, self._telling)
         self._is_gathered = False  # whether commands may begin
         self._in_charge_ms = 0  # when it got its epoch
@@ -185,7 +186,7 @@ class ControllerMachine:
 
     def _is_stopped(self, key: str) -> bool:
         """Whether a node shall not run, or not as it does."""
-        return self.desired.is_stopped(key) or key == self._roll.node
+        return self.desired.is_stopped(key) or key == self._turns.node
 
     def handle(self, event: Event, now_ms: int) -> list[Instruction]:
         """What to do after this. ``now_ms``: never goes back."""
@@ -544,7 +545,7 @@ class ControllerMachine:
 
     def _follow_plan(self) -> None:
         """Plan for the nodes where something is new, and append what has come true."""
-        self._take_turns()
+        self._dirty |= self._turns.choose(self.desired, self._now_ms, self._digests[1])
         self._dirty &= set(self.watched.nodes)
         made = self._plan()
         self._orders.update(made.orders)
@@ -558,25 +559,10 @@ class ControllerMachine:
             self._dirty.clear()
             self._append(records)
 
-    def _take_turns(self) -> None:
-        """Choose the node that is replaced now; nobody else while the one before may still end."""
-        before = self._roll.node
-        self._roll = self._next_turn()
-        if self._roll.node == before:
-            return
-        seen = self.watched.nodes.get(before)
-        if seen is not None and seen.report is not None and not self.desired.is_stopped(before):
-            self.watched.is_wanted_again(before, self._telling.last_number)
-            self._roll = self._next_turn()
-        self._dirty |= {before, self._roll.node}
-
-    def _next_turn(self) -> Roll:
-        return roll(self.desired, self.watched.nodes, self._now_ms, self._digests[1])
-
     def _plan(self) -> Plan:
         nodes = sorted(self._dirty)
         config, digests = self._digests
-        broker = BrokerPlan(config=config, digests=digests, replaced=self._roll.node)
+        broker = BrokerPlan(config=config, digests=digests, replaced=self._turns.node)
         return plan(self.desired, self.watched.nodes, self._now_ms, self._configs, nodes, broker)
 
     def _tell_nodes(self) -> None:

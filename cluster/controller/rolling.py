@@ -5,7 +5,7 @@ its logs in order, and is started again with the config of now. One node at a ti
 is away, does not answer, or does not serve all of its partitions, no other one is stopped. So one
 that does not serve is replaced first. Where a node has lost its turn to it, its order to stop may
 be on its way: it counts as away until it has obeyed a later one, or is closing its logs
-(``Watched.is_wanted_again``). Nothing else is remembered: a new Controller sees the same in the
+(``turns.py``). Nothing else is remembered: a new Controller sees the same in the
 nodes' reports, and none of them obeys an order of the one before.
 
 A node of another release may have other keys, and another digest for the same config: it is not
