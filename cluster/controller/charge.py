@@ -39,7 +39,7 @@ class Charge:
         self.node, self.folder, self._directory = event.node, event.folder, event.directory_id
         self._accepts_older = event.accepts_older
         self._written = event.desired.controller_epoch
-        self._outrank(max(self._written, event.least_epoch))
+        self.outrank(max(self._written, event.least_epoch))
 
     def record(self) -> ControllerRecord:
         """The record that makes it be in charge."""
@@ -99,8 +99,8 @@ class Charge:
                 f"node {short_key(report.node)} ({paths})", report.controller_epoch
             )
 
-    def hear_promise(self, node: str, epoch: int) -> None:
-        """A node's copy of the metadata takes nothing of a lower epoch; 0: none has said so."""
+    def hear_record(self, node: str, epoch: int) -> None:
+        """A node's copy of the metadata has a record of a Controller of this epoch; 0: none has."""
         if epoch > self.epoch:
             self._hear_of_another(f"the copy of the metadata on node {short_key(node)}", epoch)
 
@@ -121,12 +121,12 @@ class Charge:
     def _hear_of_another(self, who: str, epoch: int) -> None:
         """A node has obeyed a Controller that the metadata does not know."""
         if self._accepts_older:
-            self._outrank(epoch)
+            self.outrank(epoch)
         elif self.doubt is None:
             found = f"{self.folder} of node {short_key(self.node)}"
             self.doubt = OlderMetadata(found, self._written, f"epoch {epoch} is known to {who}")
 
-    def _outrank(self, epoch: int) -> None:
+    def outrank(self, epoch: int) -> None:
         """Somebody had this epoch: have a higher one."""
         if epoch >= self.epoch:
             self.epoch = epoch + 1

@@ -21,6 +21,10 @@ A Controller that was replaced while it hung must not drop its copies, and go on
 Ray whether it is still the Controller before it drops any (``AskWhether``), and ends where it is
 not.
 
+It asks the same where a copy has promised to another Controller with a higher epoch, and has no
+record of that one. Where this is still the Controller, the other one never began: whoever begins
+asks Ray after it has the promises (``home.py``). Then this one begins a higher epoch.
+
 What lies before the beginning of the Controller's log is in a snapshot: a push from there brings
 that (``pushing.py``), and the copy goes on behind it.
 
@@ -117,7 +121,8 @@ class Following:
         self._token = 0
         self._since_token = -1  # the last push before all were asked
         self._heard_tokens: dict[str, int] = {}  # the push that each copy in sync answered last
-        self._is_asked = False
+        self._asked: AskWhether | None = None  # there is no answer yet
+        self._asked_promise = 0  # the highest one that was known when Ray was asked last
         self._leave_until_ms = 0
         self._ask_not_before_ms = 0
 
@@ -289,12 +294,23 @@ class Following:
         return end if end >= self._members_end else 0
 
     @property
-    def higher_promise(self) -> tuple[str, int]:
-        """A node that has promised to a Controller with a higher epoch, and that epoch; or 0."""
-        for node, follower in self._followers.items():
-            if follower.kept is not None and follower.kept.promised > self.epoch > 0:
-                return node, follower.kept.promised
+    def higher_promise(self) -> int:
+        """The highest promise of a copy to a Controller with a higher epoch; 0 for none."""
+        promises = [kept.promised for _, kept in self._kept() if kept.promised > self.epoch]
+        return max(promises, default=0)
+
+    @property
+    def higher_record(self) -> tuple[str, int]:
+        """A node whose copy has a record of a Controller with a higher epoch, and that; or 0."""
+        for node, kept in self._kept():
+            if kept.controller_epoch > self.epoch:
+                return node, kept.controller_epoch
         return "", 0
+
+    def _kept(self) -> list[tuple[str, MetadataKept]]:
+        """The last answer of each node, to a Controller that has an epoch."""
+        followers = self._followers.items() if self.epoch else ()
+        return [(node, entry.kept) for node, entry in followers if entry.kept is not None]
 
     def _others(self) -> list[str]:
         """The copies in sync, without the Controller's own log."""
@@ -330,7 +346,7 @@ class Following:
         if wanted == self._members or not (may_join or is_dropped):
             return None
         if is_dropped and now_ms >= self._leave_until_ms:
-            return self._ask(now_ms)
+            return self.ask(now_ms, leaves_out=True)
         return CopiesRecord(nodes=tuple(wanted.values()), directories=tuple(wanted))
 
     def _wanted(
@@ -381,19 +397,26 @@ class Following:
 
     # -- whether it is still the Controller --------------------------------------------------------
 
-    def _ask(self, now_ms: int) -> AskWhether | None:
-        if self._is_asked or now_ms < self._ask_not_before_ms:
+    def ask(self, now_ms: int, *, leaves_out: bool = False) -> AskWhether | None:
+        """Ask Ray, if it is not being asked. ``leaves_out``: as of ``AskWhether``."""
+        if self._asked is not None or now_ms < self._ask_not_before_ms:
             return None
-        self._is_asked = True
-        return AskWhether()
+        self._asked, self._asked_promise = AskWhether(leaves_out=leaves_out), self.higher_promise
+        return self._asked
 
-    def told(self, is_still: bool | None, now_ms: int) -> None:
-        """Ray's answer; None where there is none."""
-        self._is_asked = False
-        if is_still:
-            self._leave_until_ms = now_ms + LEAVE_MS
-        else:
+    def told(self, is_still: bool | None, now_ms: int) -> int:
+        """Ray's answer; None where there is none.
+
+        Returns the highest promise that does not matter any more: to a Controller that never began.
+        """
+        asked, self._asked = self._asked, None
+        if not is_still:
             self._ask_not_before_ms = now_ms + RETRY_MS
+            return 0
+        # A copy that is silent only since the question may be one that counts for another.
+        if asked is not None and asked.leaves_out:
+            self._leave_until_ms = now_ms + LEAVE_MS
+        return self._asked_promise
 
     # -- to look at --------------------------------------------------------------------------------
 

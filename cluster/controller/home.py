@@ -14,6 +14,11 @@ So Ray's head is asked whether it may have left a copy out (``witness.py``). Whe
 answer, a copy counts that promised so soon after it had heard of the lost one that that one cannot
 have left it out: it is *fenced*.
 
+A Controller that Ray has replaced may wake while it begins. So Ray is asked after the promises,
+too: only whom it still takes for the Controller goes on with them. A promise to anybody who tried
+before this Controller, and of whom there is no record, was in vain then (``following.py``). Ray is
+asked before them as well, since promises hold up the Controller that has replaced this one.
+
 **A backup in its place.** A Controller that begins again in its process, since a write has failed,
 knows how much counted. A person may have put a backup in the place of the disk that failed. What
 lacks anything of that is not taken for the newest metadata (OlderMetadata). A new process knows
@@ -33,7 +38,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from raylog.actors.control import MetadataKept
-from raylog.actors.errors import NoLogDirs, OlderMetadata, RequestTimedOut
+from raylog.actors.errors import NoLogDirs, NotLeader, OlderMetadata, RequestTimedOut
 from raylog.actors.metadata_snapshot import MetadataSnapshot, from_bytes
 from raylog.actors.node.metadata_copy import values_of
 from raylog.actors.partition.locking import lock_patiently
@@ -80,6 +85,9 @@ class Reach(Protocol):
 
     def promises(self, epoch: int) -> Sequence[MetadataKept]:
         """As ``statuses``, and each has promised this epoch, or says why not."""
+
+    def is_controller(self) -> bool:
+        """Whether Ray still takes this process for the Controller. Raises what Ray raises."""
 
     def marks(self) -> Sequence[Mark]:
         """What Ray's head remembers of the Controllers before; none where it does not answer."""
@@ -190,7 +198,7 @@ def begin_home(reach: Reach, fs: FileSystem, clock: Clock, wanted: Wanted) -> Ho
     """Find the metadata for a Controller that begins here, and have it on this node.
 
     The copies in reach take no record of the Controller before any more. Raises as ``find_home``
-    and ``bring_home`` do.
+    and ``bring_home`` do; NotLeader where Ray has started another Controller.
     """
     marks = reach.marks()
     home = None if wanted.may_begin else _own_again(reach, marks, wanted.known)
@@ -236,11 +244,18 @@ def _fence(reach: Reach) -> dict[str, MetadataKept]:
     if not seen:
         return {}
     epoch = max(seen) + 1
+    _check_is_controller(reach)
+    promises = reach.promises(epoch)
+    _check_is_controller(reach)
     return {
-        kept.directory_id: kept
-        for kept in reach.promises(epoch)
-        if kept.promised >= epoch and not kept.problem
+        kept.directory_id: kept for kept in promises if kept.promised >= epoch and not kept.problem
     }
+
+
+def _check_is_controller(reach: Reach) -> None:
+    """Raise NotLeader where Ray has started another Controller, or has not begun this one yet."""
+    if not reach.is_controller():
+        raise NotLeader("the broker", "Ray does not take this process for its Controller now")
 
 
 def _find(

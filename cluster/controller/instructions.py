@@ -102,9 +102,14 @@ class Push:
     snapshot_end: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AskWhether:
-    """Ask Ray whether this process is still the Controller: ``Whether``."""
+    """Ask Ray whether this process is still the Controller: ``Whether``.
+
+    ``leaves_out``: it is asked since a copy of the metadata is to be left out.
+    """
+
+    leaves_out: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

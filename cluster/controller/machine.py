@@ -217,7 +217,7 @@ class ControllerMachine:
                 self._journal.reserve.made(event.problem, self._now_ms)
             case Kept():
                 self._following.hear(event.token, event.node, event.kept, self._now_ms)
-                self._charge.hear_promise(*self._following.higher_promise)
+                self._charge.hear_record(*self._following.higher_record)
             case PushFailed():
                 self._following.fail(event.token, event.node, event.why, self._now_ms)
             case Whether():
@@ -311,7 +311,7 @@ class ControllerMachine:
             self._appended(done)
 
     def _hear_whether(self, is_still: bool | None) -> None:
-        self._following.told(is_still, self._now_ms)
+        self._charge.outrank(self._following.told(is_still, self._now_ms))
         if is_still is False:
             self._replaced = NotLeader("the broker", "another process is its Controller now")
 
@@ -414,6 +414,9 @@ class ControllerMachine:
         if self.doubt is not None:
             self._refuse_if_failed()
             return  # the nodes serve on as they did
+        if self._following.higher_promise > self._charge.epoch:
+            self._ask_whether()
+            return
         self._follow()
         if self._is_stopping:
             self._stop()
@@ -421,9 +424,7 @@ class ControllerMachine:
         self._refuse_if_stuck()
         if self._charge.is_outranked:
             self._refuse_if_failed()
-            is_informed = self.is_in_charge or self._charge.has_heard_all(self._now_ms)
-            if is_informed and self._journal.is_ready(self._now_ms):
-                self._append(self._first_records())
+            self._begin_epoch()
             return  # nobody obeys the epoch that it has
         if self._journal.reserve.is_due(self._now_ms):
             self._journal.reserve.begin()
@@ -439,8 +440,26 @@ class ControllerMachine:
             self._follow_plan()
         self._tell_nodes()
 
+    def _ask_whether(self) -> None:
+        """A copy has promised to another Controller: Ray knows whether that one has begun."""
+        self._refuse_if_failed()
+        question = self._following.ask(self._now_ms)
+        if question is not None:
+            self._out.append(question)
+        self._push()
+
+    def _begin_epoch(self) -> None:
+        """Write its epoch, also behind records that wait for a copy which takes no lower one."""
+        is_written = self._following.epoch == self._charge.epoch
+        is_informed = self.is_in_charge or self._charge.has_heard_all(self._now_ms)
+        if is_informed and not is_written and self._journal.is_idle(self._now_ms):
+            self._append(self._first_records())
+
     def _follow(self) -> None:
         self._change_copies()
+        self._push()
+
+    def _push(self) -> None:
         self._out += self._following.pushes(
             self.watched.nodes, self._now_ms, level=self.desired.level
         )

@@ -154,10 +154,13 @@ class Pushing:
         cluster_id: str,
         log: BatchLog,
         holders: CopyHolders,
-        is_controller: Callable[[], bool],
+        is_controller: Callable[[bool], bool],
         put: Callable[[Kept | PushFailed | Whether], None],
     ) -> None:
-        """``is_controller``: asks Ray whether this process still is it; may wait, and raise."""
+        """``is_controller``: asks Ray whether this process still is it; may wait, and raise.
+
+        It is told whether a copy is to be left out, which Ray's head has to know then.
+        """
         self._cluster_id, self._log, self._holders = cluster_id, log, holders
         self._is_controller, self._put = is_controller, put
         self._lock = threading.Lock()  # of what is below; held for moments
@@ -170,17 +173,19 @@ class Pushing:
         if line is not None:
             line.push(push)
 
-    def ask_whether(self) -> None:
+    def ask_whether(self, *, leaves_out: bool) -> None:
         """Ask Ray; returns at once."""
         try:
-            threading.Thread(target=self._ask, name="whether", daemon=True).start()
+            threading.Thread(
+                target=self._ask, args=(leaves_out,), name="whether", daemon=True
+            ).start()
         except RuntimeError:  # no more threads: it is asked again
             self._put(Whether(is_still=None))
 
-    def _ask(self) -> None:
+    def _ask(self, leaves_out: bool) -> None:
         is_still = None
         try:
-            is_still = self._is_controller()
+            is_still = self._is_controller(leaves_out)
         except Exception as error:
             warn(logger, "ray-does-not-answer", why=error)
         self._put(Whether(is_still=is_still))

@@ -17,7 +17,7 @@ from raylog.actors.partition.locking import lock_patiently
 from raylog.actors.runtime.calls import Call, gather
 from raylog.actors.runtime.handles import running
 from raylog.actors.runtime.names import Node, log_manager_name
-from raylog.actors.runtime.nodes import alive_nodes, own_node
+from raylog.actors.runtime.nodes import alive_nodes, is_still_own_actor, own_node
 from raylog.actors.runtime.ray_private import forget_note, keep_note, notes
 from raylog.actors.runtime.stubs import LogManagerStub, find_log_manager
 from raylog.actors.runtime.tasks import run_on_nodes
@@ -137,6 +137,9 @@ class RayReach:
         return self._ask(
             self._managers(), lambda manager: manager.metadata_promise(epoch), PROMISE_TIMEOUT_S
         )
+
+    def is_controller(self) -> bool:
+        return is_still_own_actor()
 
     def marks(self) -> Sequence[Mark]:
         try:

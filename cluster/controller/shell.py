@@ -63,12 +63,12 @@ class ControllerShell:
         clock: Clock | None = None,
         least_epoch: int = NO_EPOCH,
         accepts_older: bool = False,
-        is_controller: Callable[[], bool] = lambda: True,
+        is_controller: Callable[[bool], bool] = lambda leaves_out: True,
         start: str = "",
     ) -> None:
         """``node``: the key of the node that this runs on. ``failed``: as of the loop.
 
-        ``is_controller``: whether Ray still takes this process for the Controller; it may wait.
+        ``is_controller``: as of ``Pushing``.
 
         ``others``: Ray's id of a node that takes no part -> why. ``clock``: that of the machine.
         ``least_epoch``, ``accepts_older``: as of ``Started``. ``config``, ``start``: as of the
@@ -125,8 +125,8 @@ class ControllerShell:
     def push(self, push: Push) -> None:
         self._pushing.push(push)
 
-    def ask_whether(self) -> None:
-        self._pushing.ask_whether()
+    def ask_whether(self, *, leaves_out: bool) -> None:
+        self._pushing.ask_whether(leaves_out=leaves_out)
 
     def answer(self, answer: Answer) -> None:
         self._requests.answer(answer)

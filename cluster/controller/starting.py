@@ -73,7 +73,7 @@ class RunningController:
                 others=lambda: self._watch.others,
                 least_epoch=home.least_epoch,
                 accepts_older=home.accepts_older,
-                is_controller=lambda: _may_leave_out(witness, metadata),
+                is_controller=lambda leaves_out: _is_controller(witness, metadata, leaves_out),
                 start=start,
             )
         except BaseException:  # the next try must find the log unlocked
@@ -139,7 +139,11 @@ def _note_log_dirs(kept: KeptLogDirs, config: BrokerConfig) -> BrokerConfig:
     return config
 
 
-def _may_leave_out(witness: Witness, metadata: MetadataLog) -> bool:
-    """Whether a copy may be left out, which Ray's head knows then. Raises what Ray raises."""
-    witness.ask(metadata.end)
+def _is_controller(witness: Witness, metadata: MetadataLog, leaves_out: bool) -> bool:
+    """Whether this process is still the Controller. Raises what Ray raises.
+
+    ``leaves_out``: whether a copy is to be left out, which Ray's head knows then.
+    """
+    if leaves_out:
+        witness.ask(metadata.end)
     return is_still_own_actor()

@@ -14,6 +14,7 @@
                                                  nodes in ``play.followed``, as are
     probe b                                      pushes without records
     am I the Controller?                         ``play.says_whether(True)``
+    am I the Controller? a copy is left out      the same
 """
 
 from collections.abc import Callable
@@ -421,8 +422,8 @@ def told(instruction: Instruction) -> str:
             is_probe = instruction.base == instruction.end
             span = f"{instruction.base}-{instruction.end}"
             return f"probe {instruction.node}" if is_probe else f"push {instruction.node} {span}"
-        case AskWhether():
-            return "am I the Controller?"
+        case AskWhether(leaves_out=leaves_out):
+            return "am I the Controller?" + (" a copy is left out" if leaves_out else "")
 
 
 def order_line(order: Order) -> str:

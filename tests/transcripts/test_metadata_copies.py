@@ -4,7 +4,7 @@ from raylog.actors.errors import NotLeader, OlderMetadata
 from raylog.actors.metadata_history import MetadataHistory
 from raylog.cluster.controller.commands import StartNode, StopNode
 from raylog.cluster.controller.describe import Snapshot, missing_copies
-from raylog.cluster.controller.following import RETRY_MS
+from raylog.cluster.controller.following import HEARTBEAT_MS, LEAVE_MS, RETRY_MS
 from raylog.cluster.controller.observed import SUSPECT_MS
 from tests.harness.control_nodes import PerfectNode
 from tests.harness.controller_play import Play
@@ -308,15 +308,109 @@ def test_two_that_had_one_epoch_are_left_as_they_are_and_a_person_is_told() -> N
     assert other.desired.copies == ("a",)
 
 
-def test_a_node_that_has_promised_to_another_controller_makes_this_one_stop() -> None:
+# -- a promise to another Controller ---------------------------------------------------------------
+
+
+def promised(play: Play, epoch: int = 7) -> list[str]:
+    """The copy of b has promised to another Controller, and a topic's record waits for it."""
+    play.copy_of("b").promise(epoch)
+    play.asks(create())
+    play.appended()
+    return play.keeps("b")
+
+
+def test_a_controller_that_others_have_tried_to_replace_in_vain_begins_above_their_promises() -> (
+    None
+):
+    """Each try to begin has the copies promise a higher epoch, also if nothing comes of it."""
+    play = followed(node_b())
+    assert promised(play) == ["am I the Controller?"]
+    assert play.says_whether(True) == ["append: controller 8"]
+    play.settle()
+    assert (answer_of(play), play.machine.doubt) == ("t", None)
+    assert play.desired.controller_epoch == 8
+    assert has(play, "b")
+
+
+def test_the_next_controller_begins_above_promises_of_which_its_own_log_dirs_know_nothing() -> None:
     play = followed(node_b())
     play.copy_of("b").promise(7)
+    play.begin()
+    play.settle()
+    assert (play.machine.is_in_charge, play.machine.doubt) == (True, None)
+    assert play.desired.controller_epoch == 8
+    assert play.desired.copies == ("a", "b")
+
+
+def test_a_copy_that_is_not_in_sync_joins_whatever_it_has_promised() -> None:
+    play = followed(node_b())
+    play.followed.clear()
+    play.settle(SUSPECT_MS + 5_000)
+    assert copies_of(play) == ["a"]
+    play.copy_of("b").promise(7)
+    play.followed = {"b"}
+    play.settle(5_000)
+    assert play.desired.controller_epoch == 8
+    assert copies_of(play) == ["a", "b"]
+
+
+def test_a_controller_that_was_replaced_ends_when_a_copy_has_promised_to_the_next_one() -> None:
+    play = followed(node_b())
+    promised(play)
+    play.says_whether(False)
+    assert isinstance(play.machine.failure, NotLeader)
+    assert isinstance(error_of(play), NotLeader)
+    assert play.machine.doubt is None
+    assert play.passes(30_000) == []
+
+
+def test_nothing_is_decided_before_ray_says_that_the_promise_was_in_vain() -> None:
+    play = followed(node_b())
+    promised(play)
+    assert play.says_whether(None) == []
+    assert play.asks(create("u")) == []
+    assert play.passes(RETRY_MS) == ["am I the Controller?", "push b 8-10"]
+    assert play.keeps("b") == []
+    assert play.answer is None
+    play.settle()
+    assert answer_of(play) == "u"
+
+
+def test_ray_is_asked_again_where_a_copy_promises_more_after_the_question() -> None:
+    """The answer says nothing of a Controller that may have begun since."""
+    play = followed(node_b())
+    promised(play)
+    play.copy_of("b").promise(9)
+    play.passes()
+    play.keeps("b")
+    assert play.says_whether(True) == ["am I the Controller?"]
+    assert play.says_whether(True) == ["append: controller 10"]
+
+
+def test_what_ray_says_of_a_promise_lets_no_copy_be_left_out() -> None:
+    """Another Controller counts on a copy that was heard just before it began."""
+    play = followed(node_b(), node_c())
+    play.silent.add("c")
+    play.settle(SUSPECT_MS - 4_000)
+    play.copy_of("b").promise(7)
+    play.passes(HEARTBEAT_MS)
+    play.keeps("b")
+    assert play.says_whether(True) == ["append: controller 8"]
+    play.appended()
+    assert "am I the Controller? a copy is left out" in play.passes(LEAVE_MS - 1)
+
+
+def test_a_copy_with_a_record_of_a_later_controller_makes_this_one_stop() -> None:
+    play, lost = followed(node_b()), followed(node_b())
+    lost.begin(least_epoch=6)
+    lost.settle()
+    play.copies = lost.copies
     play.asks(create())
     play.appended()
     play.keeps("b")
     assert isinstance(play.machine.doubt, OlderMetadata)
     assert isinstance(error_of(play), OlderMetadata)
-    assert "the copy of the metadata on node b" in str(error_of(play))
+    assert "epoch 7 is known to the copy of the metadata on node b" in str(error_of(play))
 
 
 def test_a_node_under_another_key_keeps_its_copy() -> None:
@@ -364,8 +458,11 @@ def test_a_stop_is_not_written_down_where_a_copy_does_not_answer_any_more() -> N
     assert not play.has_stopped()
     play.copy_of("b").promise(9)  # to another Controller
     play.followed = {"b"}
+    play.passes()
+    assert play.keeps("b") == ["am I the Controller?"]
+    play.says_whether(False)
     play.settle(5_000)
-    assert isinstance(play.machine.doubt, OlderMetadata)
+    assert isinstance(play.machine.failure, NotLeader)
     assert not play.has_stopped()
 
 
@@ -377,7 +474,7 @@ def test_a_node_that_is_stopped_ends_when_no_record_waits_for_its_copy() -> None
     play.asks(StopNode(node="b"))
     play.appended()
     play.keeps("b")
-    assert "am I the Controller?" in play.keeps("c")
+    assert "am I the Controller? a copy is left out" in play.keeps("c")
     assert "b" not in play.mail or not play.mail["b"].orders
     assert "append: copies at a c" in play.says_whether(True)
     assert "tell b: stop" not in play.appended()

@@ -12,6 +12,7 @@ from raylog.actors.control import MetadataKept
 from raylog.actors.errors import (
     MetadataIncomplete,
     NoLogDirs,
+    NotLeader,
     OlderMetadata,
     RequestTimedOut,
 )
@@ -62,6 +63,7 @@ class Nodes:
         self.errors: dict[str, RaylogError] = {}
         self.managers: dict[str, MetadataKept] = {}
         self.promised: list[int] = []
+        self.is_replaced, self.is_replaced_behind_promises = False, False
         self.left: list[Mark] = []
         self.looked_at: list[str] = []
         self.locks: dict[str, Lock] = {}  # of copies that LogManagers have open
@@ -140,7 +142,11 @@ class Nodes:
 
     def promises(self, epoch: int) -> Sequence[MetadataKept]:
         self.promised.append(epoch)
+        self.is_replaced |= self.is_replaced_behind_promises
         return [replace(kept, promised=epoch) for kept in self.managers.values()]
+
+    def is_controller(self) -> bool:
+        return not self.is_replaced
 
     def marks(self) -> Sequence[Mark]:
         return self.left
@@ -384,6 +390,28 @@ def test_all_copies_promise_a_higher_epoch_than_any_has_seen_before_they_are_rea
     home = begin_home(nodes, nodes.fs, ManualClock(), Wanted())
     assert nodes.promised == [8]
     assert home.least_epoch == 8
+
+
+def test_a_controller_that_ray_has_replaced_leaves_the_copies_alone() -> None:
+    nodes = Nodes("a", "b", own="b")
+    nodes.writes("a", controller("a", 3), in_sync("a", "b"))
+    nodes.has_manager("a")
+    nodes.is_replaced = True
+    with pytest.raises(NotLeader):
+        nodes.begin()
+    assert nodes.promised == []
+
+
+def test_a_controller_that_ray_replaces_before_the_copies_promise_goes_on_with_no_promise() -> None:
+    """The next one may have begun in between, and takes these promises for ones in vain."""
+    nodes = Nodes("a", "b", own="b")
+    nodes.writes("a", controller("a", 3), in_sync("a", "b"))
+    nodes.has_manager("a")
+    nodes.is_replaced_behind_promises = True
+    with pytest.raises(NotLeader):
+        nodes.begin()
+    assert nodes.promised == [4]
+    assert nodes.names("b") == []
 
 
 @pytest.mark.parametrize(("idle_ms", "goes_on"), [(0, True), (FENCED_MS, True), (-1, False)])

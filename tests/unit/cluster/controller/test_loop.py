@@ -69,7 +69,7 @@ class Stage:
     def push(self, push: Push) -> None:
         raise AssertionError("there is one node")
 
-    def ask_whether(self) -> None:
+    def ask_whether(self, *, leaves_out: bool) -> None:
         raise AssertionError("there is one node")
 
     def answer(self, answer: Answer) -> None:

@@ -36,9 +36,11 @@ class Stage:
         self.errors: dict[str, Exception] = {}
         self.events: list[Kept | PushFailed | Whether] = []
         self.is_controller: bool | Exception = True
+        self.left_out: list[bool] = []  # of the questions to Ray: whether a copy is to be left out
         self.pushing = Pushing(CLUSTER, self.log, self, self._is_it, self.events.append)
 
-    def _is_it(self) -> bool:
+    def _is_it(self, leaves_out: bool) -> bool:
+        self.left_out.append(leaves_out)
         if isinstance(self.is_controller, Exception):
             raise self.is_controller
         return self.is_controller
@@ -148,7 +150,8 @@ def test_what_ray_says_of_the_controller_is_told(stage: Stage) -> None:
     for said in (True, False, RuntimeError("the GCS is away")):
         stage.events.clear()
         stage.is_controller = said
-        stage.pushing.ask_whether()
+        stage.pushing.ask_whether(leaves_out=said is True)
         wait_for(lambda: stage.events)
         wanted = None if isinstance(said, Exception) else said
         assert stage.events == [Whether(is_still=wanted)]
+    assert stage.left_out == [True, False, False]
