@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from raylog.actors.errors import BrokerRunning, InvalidRequest, NotLeader, RequestTimedOut
+from raylog.actors.messages import ActorProcess
 from raylog.actors.node.broker_config import BrokerConfig, node_log_dirs
 from raylog.actors.partition.locking import lock_patiently
 from raylog.actors.runtime.calls import gather
 from raylog.actors.runtime.names import Node
 from raylog.actors.runtime.nodes import alive_nodes, own_node
+from raylog.actors.runtime.ray_private import process_of
 from raylog.actors.runtime.tasks import run_on_nodes
 from raylog.cluster.controller.adopting import Stray, adopted
 from raylog.cluster.controller.copies import SurveyedDir, check_not_newer, choose, found_at
@@ -27,6 +29,7 @@ from raylog.cluster.controller.ray_reach import SURVEY_TIMEOUT_S, RayReach
 from raylog.cluster.controller.rebuilding import FoundDir, FoundFolder, Rebuilt, rebuilt
 from raylog.cluster.controller.records import ControllerRecord, CopiesRecord, decode, encode
 from raylog.cluster.controller.snapshots import desired_of
+from raylog.cluster.controller.spread import short_key
 from raylog.cluster.controller.standings import Restoration, Standing, restoration, standings
 from raylog.cluster.controller.stub import find_controller
 from raylog.cluster.running import running_parts
@@ -80,7 +83,7 @@ class MetadataWork:
         """Have the cluster go on from the copy at ``source``: a node's key or Ray id, or a path.
 
         Does nothing where it would do so by itself. Raises as ``restoration`` does; InvalidRequest
-        also where a Controller serves; LogLocked where another broker uses the log dir;
+        also where a Controller serves, or hangs; LogLocked where another broker uses the log dir;
         RequestTimedOut where a node does not answer.
         """
         self._check_not_served()
@@ -98,9 +101,9 @@ class MetadataWork:
     def rebuild(self, *, make_missing: bool = False) -> Rebuilt:
         """Make the metadata anew from the folders in all log dirs.
 
-        Raises InvalidRequest as ``rebuilt`` does, where a Controller serves, and where there is
-        metadata that can be read; NewerMetadata; LogLocked where another broker uses the log dir;
-        RequestTimedOut where a node does not answer.
+        Raises InvalidRequest as ``rebuilt`` does, where a Controller serves or hangs, and where
+        there is metadata that can be read; NewerMetadata; LogLocked where another broker uses the
+        log dir; RequestTimedOut where a node does not answer.
         """
         self._check_not_served()
         check_lost(self._survey().dirs)
@@ -176,11 +179,17 @@ class MetadataWork:
         controller = find_controller(self._namespace)
         if controller is None:
             return
+        why = "is served by a Controller: nothing is to be mended"
         try:
             controller.cluster_id().get(LOOK_TIMEOUT_S)
-        except RaylogError:
+        except NotLeader:
             return  # it has no metadata open
-        why = "is served by a Controller: nothing is to be mended"
+        except RequestTimedOut:  # it would go on with its work when it wakes
+            process = process_of(controller.handle)
+            why = (
+                f"may be open in a Controller that does not answer ({_described(process)}), and "
+                "that would write it when it goes on: end this process (`kill -9`), then try again"
+            )
         raise InvalidRequest("the metadata", self._namespace, why)
 
     def _folders(self) -> list[FoundDir]:
@@ -197,6 +206,13 @@ class MetadataWork:
         node = Node(node_id)
         calls: Any = run_on_nodes(function, {node: arguments}, what)
         calls[node].get(WORK_TIMEOUT_S)
+
+
+def _described(process: ActorProcess | None) -> str:
+    """Where to find a process, for people."""
+    if process is None:
+        return "Ray does not tell its process"
+    return f"process {process.pid} on node {short_key(process.node_id)}"
 
 
 def check_lost(dirs: Sequence[SurveyedDir]) -> None:

@@ -1,9 +1,12 @@
 """Copies of the metadata: what counts, who joins, who is dropped, and who may go on alone."""
 
+from dataclasses import replace
+
 from raylog.actors.errors import NotLeader, OlderMetadata
-from raylog.actors.metadata_history import MetadataHistory
+from raylog.actors.metadata_history import EpochStart, MetadataHistory
 from raylog.cluster.controller.commands import StartNode, StopNode
 from raylog.cluster.controller.describe import Snapshot, missing_copies
+from raylog.cluster.controller.events import Kept
 from raylog.cluster.controller.following import HEARTBEAT_MS, LEAVE_MS, RETRY_MS
 from raylog.cluster.controller.observed import SUSPECT_MS
 from tests.harness.control_nodes import PerfectNode
@@ -427,6 +430,19 @@ def test_a_node_under_another_key_keeps_its_copy() -> None:
     play.settle(5_000)
     assert play.desired.copies == ("a", "b-again")
     assert play.desired.copy_dirs == ("a1", "b1")
+
+
+def test_a_controller_that_hung_while_another_copy_was_chosen_acknowledges_nothing() -> None:
+    """`raylog metadata restore` writes a Controller's record into it, and no promise."""
+    play = followed(node_b())
+    play.asks(create())
+    play.appended()
+    kept = play.copy_of("b").status()
+    epochs = (*kept.epochs, EpochStart(9, kept.end))
+    chosen = replace(kept, promised=-1, epochs=epochs, end=kept.end + 2, digest=b"of more")
+    play.does(Kept(token=play.pushes.pop("b").token, node="b", kept=chosen))
+    assert isinstance(error_of(play), OlderMetadata)
+    assert "epoch 9 is known to the copy of the metadata on node b" in str(error_of(play))
 
 
 # -- the end ---------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from raylog.actors.errors import NewerMetadata
+from raylog.actors.errors import InvalidRequest, NewerMetadata, RequestTimedOut
 from raylog.actors.levels import LEVELS
+from raylog.actors.messages import ActorProcess
 from raylog.actors.metadata_history import DIGEST_BYTES
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.names import Node
@@ -184,6 +185,37 @@ def test_metadata_in_a_log_dir_that_a_broker_uses_is_not_written(
     go_on_from(str(path), 4, "a")
     FS.lock(str(path / ".lock")).release()
     assert [entry.copy.controller_epoch for entry in survey(path) if entry.copy] == [4]
+
+
+class SilentController:
+    """A Controller that hangs, and has the metadata open."""
+
+    handle = None
+
+    def cluster_id(self) -> "SilentController":
+        return self
+
+    def get(self, timeout_s: float) -> str:
+        raise RequestTimedOut("the cluster id", round(timeout_s * 1000))
+
+
+@pytest.mark.parametrize(
+    ("process", "place"),
+    [
+        (ActorProcess(node_id="node-a", pid=4711), "process 4711 on node node-a"),
+        (None, "Ray does not tell"),
+    ],
+)
+def test_nobody_goes_on_with_other_metadata_while_a_controller_hangs(
+    monkeypatch: pytest.MonkeyPatch, process: ActorProcess | None, place: str
+) -> None:
+    """When it wakes it would acknowledge changes in metadata that counts no more."""
+    monkeypatch.setattr(metadata_work, "find_controller", lambda _: SilentController())
+    monkeypatch.setattr(metadata_work, "process_of", lambda _: process)
+    work = metadata_work.MetadataWork("ns", BrokerConfig.parse({"log.dirs": "/a"}))
+    for change in (partial(work.restore, "a"), work.rebuild):
+        with pytest.raises(InvalidRequest, match=f"does not answer.*{place}.*kill -9"):
+            change()
 
 
 class RefusingReach:
