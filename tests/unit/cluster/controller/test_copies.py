@@ -10,6 +10,7 @@ from raylog.actors.errors import (
     MetadataInDoubt,
     MetadataMissing,
     MetadataUnreadable,
+    NewerMetadata,
     OlderMetadata,
     SeveralClusters,
 )
@@ -18,6 +19,7 @@ from raylog.cluster.controller.copies import (
     Copy,
     Home,
     SurveyedDir,
+    check_not_newer,
     choose,
 )
 from raylog.storage.errors import LogLocked, LogMissing
@@ -437,3 +439,33 @@ def test_copies_with_snapshots_that_differ_in_one_epoch_are_in_doubt() -> None:
     other = cut(of_epochs(copy("xyzvw", 1), (1, 1)), 3)
     with pytest.raises(MetadataInDoubt):
         home(holder("b", one), holder("a", other), own="b")
+
+
+def test_metadata_of_a_newer_raylog_is_refused_with_its_place_whatever_lies_beside_it() -> None:
+    newer = replace(damaged("b"), is_of_newer=True, problem="level 9")
+    check_not_newer([keeper("a", kept("xyz")), damaged("b")])
+    with pytest.raises(NewerMetadata, match=r"/disk of node ray-b.*level 9"):
+        check_not_newer([keeper("a", kept("xyz")), newer])
+
+
+def test_copies_whose_snapshots_differ_share_no_more_than_what_the_snapshots_stand_for() -> None:
+    """Two Controllers that had one epoch: where each began says nothing of it."""
+    whole = replace(copy("uvxyz"), epochs=(EpochStart(1, 0),))
+    other = replace(copy("yz"), first=3, first_digest=b"?" * DIGEST_BYTES, epochs=whole.epochs)
+    assert other.common_end(whole) == whole.common_end(other) == 3
+
+
+def test_a_fenced_copy_that_never_heard_the_last_controller_proves_nothing() -> None:
+    best = keeper("c", kept("xyz", 3))
+    behind = replace(keeper("b", kept("xy", 2)), is_fenced=True, is_settled=True)
+    with pytest.raises(MetadataIncomplete, match="node a "):
+        home(best, behind, own="ray-c")
+    assert home(best, replace(behind, copy=best.copy), own="ray-c").node_id == "ray-c"
+
+
+def test_a_copy_that_is_behind_on_the_controllers_node_is_no_backup_in_another_log_dir() -> None:
+    """Only where the Controller had its own metadata must all be that any copy has."""
+    newest = replace(kept("xyz", 3), in_sync={"dir-b": "b", "dir-a-1": "a"})
+    behind = replace(keeper("a", replace(newest, digests=copy("xy").digests)), path="/disk-1")
+    dirs = [keeper("b", newest), keeper("a", newest), replace(behind, directory_id="dir-a-1")]
+    assert home(*dirs, own="ray-b").node_id == "ray-b"

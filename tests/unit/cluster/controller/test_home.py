@@ -90,7 +90,9 @@ class Nodes:
                 content = self.fs.read_file(f"/{source}/{METADATA}/{name}")
                 self.fs.write_file(f"/{target}/{METADATA}/{name}", content)
 
-    def has_manager(self, node: str, *, promised: int = -1, idle_ms: int = -1) -> None:
+    def has_manager(
+        self, node: str, *, promised: int = -1, idle_ms: int = -1, problem: str = ""
+    ) -> None:
         self.managers[node] = MetadataKept(
             node=node,
             life="1",
@@ -99,6 +101,7 @@ class Nodes:
             epochs=(EpochStart(self.epoch(node), 1),),
             promised=promised,
             idle_ms=idle_ms,
+            problem=problem,
         )
 
     def epoch(self, node: str) -> int:
@@ -428,6 +431,44 @@ def test_a_copy_that_heard_the_lost_controller_of_late_goes_on_without_it(
     else:
         with pytest.raises(MetadataIncomplete, match="node a "):
             nodes.begin()
+
+
+def test_a_copy_with_a_problem_is_not_enough_though_it_has_promised() -> None:
+    nodes = Nodes("a", "b", own="b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("a", "b")
+    nodes.is_lost("a")
+    nodes.has_manager("b", idle_ms=0, problem="EIO")
+    with pytest.raises(MetadataIncomplete, match="node a "):
+        nodes.begin()
+
+
+def test_the_log_manager_of_the_node_lets_its_copy_go_before_the_controller_opens_it() -> None:
+    nodes = Nodes("a", "b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("a", "b")
+    for node in "ab":
+        nodes.has_manager(node)
+        nodes.keeps_open(node)
+    nodes.left = [Mark(epoch=0)]
+    assert nodes.begin() == "/a"
+    assert list(nodes.locks) == ["b"]
+
+
+@pytest.mark.parametrize("now", [1, 3])
+def test_a_copy_that_changes_while_it_is_read_is_not_brought_home(
+    monkeypatch: pytest.MonkeyPatch, now: int
+) -> None:
+    """It had 2 records when it was found. One less: it was cut, or another one was put there."""
+    nodes = Nodes("a", "b")
+    nodes.join("a")
+    nodes.writes("b", controller("b", 1))
+    (batches,) = [nodes.batches(entry) for entry in nodes._look("b", tries_locks=False)]
+    read = [*batches, *batches][:now]
+    monkeypatch.setattr(nodes, "batches", lambda entry: read)
+    with pytest.raises(LogMissing, match=f"it had 2 records.*has {now} now"):
+        nodes.begin()
+    assert nodes.names("a") == []
 
 
 def test_a_copy_that_has_not_heard_the_lost_controller_for_long_may_have_been_left_out() -> None:

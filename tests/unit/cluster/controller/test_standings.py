@@ -211,3 +211,9 @@ def test_what_names_no_copy_or_several_is_refused_with_what_there_is() -> None:
         restoration(same, "/a")
     with pytest.raises(InvalidRequest, match="log-dirs identify"):
         restoration([replace(dirs[0], directory_id=None)], "a")
+
+
+def test_a_node_is_enough_of_a_name_for_its_two_copies_and_the_newest_of_them_is_meant() -> None:
+    newer, older = keeper("a", copy("xyz", 2)), keeper("a", copy("xy", 1))
+    older = replace(older, path="/a-2", directory_id="dir-a-2")
+    assert restoration([older, newer], "a").source == newer
