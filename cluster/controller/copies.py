@@ -301,35 +301,69 @@ def check_complete(
         if unread:
             raise MetadataInDoubt(_listed([*copies, *unread]), "not all of them can be read")
         return
-    if best.copy.is_stopped:
-        return
-    needed = dict(best.copy.in_sync)
-    if best.copy.controller_dir:
-        needed[best.copy.controller_dir] = best.copy.controller
-    epoch = best.copy.controller_epoch
-    latest = [entry for entry in copies if entry.copy and entry.copy.controller_epoch == epoch]
-    fenced = {entry.directory_id for entry in latest if entry.is_fenced}
-    others = {key for key, node in needed.items() if node != best.copy.controller}
-    if others and others <= fenced:
-        return
-    if any(entry.directory_id in others and entry.is_settled for entry in latest):
-        return
-    own = needed.keys() - others
-    # The first Controller of a cluster begins before its log dir has an id.
-    own_dirs = {best.copy.controller_dir} if best.copy.controller_dir else own
-    replaced = [
-        entry for entry in copies if entry.directory_id in own_dirs and is_older(entry, best)
-    ]
-    if any(
-        entry.directory_id in own and entry.is_last for entry in latest if entry not in replaced
-    ):
-        return
-    found = {entry.directory_id for entry in copies if entry not in replaced}
-    missed = [key for key in needed if key not in found]
-    if missed:
-        there = {entry.directory_id: entry for entry in (*replaced, *unread)}
-        listed = "; ".join(_missed(needed[key], there.get(key)) for key in missed)
+    last = best.copy
+    replaced = _replaced(best, copies)
+    there = [entry for entry in copies if entry not in replaced]
+    missed = _needed(last).keys() - {entry.directory_id for entry in there}
+    is_complete = (
+        last.is_stopped
+        or not missed
+        or _is_complete_by_fence(last, copies)
+        or _is_complete_by_witness(last, copies)
+        or _is_complete_by_last_controller(last, there)
+    )
+    if not is_complete:
+        in_place = {entry.directory_id: entry for entry in (*replaced, *unread)}
+        listed = "; ".join(
+            _missed(node, in_place.get(key)) for key, node in _needed(last).items() if key in missed
+        )
         raise MetadataIncomplete(f"{best}: {_described(best)}", listed, best.node or best.path)
+
+
+def _needed(last: Copy) -> dict[str, str]:
+    """The copies in sync and that of the last Controller: log dir -> node."""
+    needed = dict(last.in_sync or {})
+    if last.controller_dir:
+        needed[last.controller_dir] = last.controller
+    return needed
+
+
+def _own(last: Copy) -> set[str]:
+    """Those of them that are on the last Controller's node."""
+    return {key for key, node in _needed(last).items() if node == last.controller}
+
+
+def _latest(last: Copy, copies: Iterable[SurveyedDir]) -> list[SurveyedDir]:
+    """The copies that have a record of the last Controller."""
+    epoch = last.controller_epoch
+    return [entry for entry in copies if entry.copy and entry.copy.controller_epoch == epoch]
+
+
+def _replaced(best: SurveyedDir, copies: Iterable[SurveyedDir]) -> list[SurveyedDir]:
+    """Backups that were put where the last Controller had its metadata."""
+    assert best.copy is not None
+    # The first Controller of a cluster begins before its log dir has an id.
+    own = {best.copy.controller_dir} if best.copy.controller_dir else _own(best.copy)
+    return [entry for entry in copies if entry.directory_id in own and is_older(entry, best)]
+
+
+def _is_complete_by_fence(last: Copy, copies: Iterable[SurveyedDir]) -> bool:
+    """Whether the last Controller can have committed nothing without the copies found."""
+    fenced = {entry.directory_id for entry in _latest(last, copies) if entry.is_fenced}
+    others = _needed(last).keys() - _own(last)
+    return bool(others) and others <= fenced
+
+
+def _is_complete_by_witness(last: Copy, copies: Iterable[SurveyedDir]) -> bool:
+    """Whether Ray knows that it has left out none of them."""
+    others = _needed(last).keys() - _own(last)
+    return any(entry.directory_id in others and entry.is_settled for entry in _latest(last, copies))
+
+
+def _is_complete_by_last_controller(last: Copy, there: Iterable[SurveyedDir]) -> bool:
+    """Whether its own metadata is there, and Ray knows of no later Controller."""
+    own = _own(last)
+    return any(entry.directory_id in own and entry.is_last for entry in _latest(last, there))
 
 
 def is_older(own: SurveyedDir, best: SurveyedDir) -> bool:
