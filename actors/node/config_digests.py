@@ -48,6 +48,9 @@ def values_of(config: BrokerConfig) -> dict[str, Any]:
     return values
 
 
+DEFAULTS = values_of(BrokerConfig())
+
+
 def config_of(values: Mapping[str, Any]) -> BrokerConfig:
     """The config that has these values, as this release or the next one wrote them.
 
@@ -80,8 +83,7 @@ def taken_at_once(config: BrokerConfig, given: BrokerConfig) -> BrokerConfig:
 
 def _set_values(config: BrokerConfig) -> dict[str, Any]:
     """The values that are not Kafka's defaults."""
-    defaults = values_of(BrokerConfig())
-    return {key: value for key, value in values_of(config).items() if value != defaults[key]}
+    return {key: value for key, value in values_of(config).items() if value != DEFAULTS[key]}
 
 
 def _digest(values: Mapping[str, Any]) -> str:

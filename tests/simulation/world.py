@@ -11,7 +11,7 @@ Links delay what they carry and lose some of it; orders may overtake each other.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -29,6 +29,7 @@ from raylog.actors.node import instructions as do
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.events import ReportWanted
 from raylog.actors.runtime.names import log_actor_name, log_manager_name
+from raylog.cluster.controller.commands import AllocateProducerId
 from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
 from raylog.cluster.controller.records import (
     ControllerRecord,
@@ -50,11 +51,12 @@ from tests.simulation.controllers import SimController
 from tests.simulation.disks import SimDir, sim_id
 from tests.simulation.faults import Nemesis
 from tests.simulation.invariants import Truth, expect
+from tests.simulation.late_orders import LateOrders
 from tests.simulation.metadata_disk import MetadataDisk
 from tests.simulation.nodes import Manager, SimNode
 from tests.simulation.swaps import Swaps
 from tests.simulation.upgrades import Upgrades
-from tests.simulation.users import Users
+from tests.simulation.users import CALM_MS, Users
 
 LINK_MS, LATE_MS = 300, 20_000
 # After this a push that was not answered has failed.
@@ -109,6 +111,7 @@ class World:
         self.users = Users(self)
         self.upgrades = Upgrades(self, seed)
         self.swaps = Swaps(self, seed)
+        self.late_orders = LateOrders(self, seed)
 
     def _make_node(self, number: int) -> SimNode:
         key, chance = f"n{number}", self.clockwork.chance
@@ -132,11 +135,13 @@ class World:
         self.users.begin()
         self.upgrades.begin()
         self.swaps.begin()
+        self.late_orders.begin()
         while self.clockwork.events < most_events and self.clockwork.step():
             if self.clockwork.events % VALIDATE_EACH == 0:
                 self.truth.validate(self.ray)
         self.heal()
         self._settle("when all is healed")
+        self._ask_for_ids()
         self._kill_all_again()
 
     def _settle(self, when: str) -> None:
@@ -147,6 +152,12 @@ class World:
                 break
         self.truth.validate(self.ray)
         expect(self.is_settled(), f"it does not come right {when}: {self.what_is_left()}")
+
+    def _ask_for_ids(self) -> None:
+        """Where all is well, no id is given that was given before, whatever was rolled back."""
+        self._go_on(CALM_MS + 1_000)
+        self.users.ask(AllocateProducerId())
+        self._settle("when an id was asked for")
 
     def _kill_all_again(self) -> None:
         """Each LogManager dies, and then each LogActor, which the next LogManager has adopted."""
@@ -187,39 +198,51 @@ class World:
         self.users.bring_nodes_online()
 
     def is_settled(self) -> bool:
-        return not self.what_is_left()
+        """Asked after every event, so it looks no further than the first difference."""
+        return next(self._left(), None) is None
 
     def what_is_left(self) -> list[str]:
         """What differs between desired and real, and commands without an answer."""
-        return [*self.users.unanswered(), *self._differences()]
+        return list(self._left())
 
-    def _differences(self) -> list[str]:
+    def _left(self) -> Iterator[str]:
+        yield from self.users.unanswered()
+        yield from self._unlike_desired()
+        yield from self._missing_upkeep()
+        for actor in self.ray.named.values():
+            yield from self._wrong_with(actor)
+        yield from self._old_configs()
+
+    def _unlike_desired(self) -> Iterator[str]:
+        """The partitions and nodes that are not as they shall be."""
         desired = self.truth.desired
-        left = []
         for log, record in desired.partitions.items():
             if self._is_stopped(record):
                 continue  # nobody serves it, and what is removed goes when the node is started
             problem = self._problem(record)
             if problem and not self.is_unservable(record):
-                left.append(f"{log} {problem}")
-        left += [
-            f"no {kind} at {node.key}" for node in self.nodes for kind in node.missing_upkeep()
-        ]
+                yield f"{log} {problem}"
         for node in self.nodes:
             if desired.is_stopped(node.key) and node.manager is not None:
-                left.append(f"{node.key} is stopped, and has a LogManager")
-        left += self._old_configs()
-        for actor in self.ray.named.values():
-            if desired.is_stopped(actor.node):
-                left.append(f"{actor.log} runs at {actor.node}, which is stopped")
-            if actor.log not in desired.partitions and not actor.is_learning:
-                left.append(f"{actor.log} is served, but not desired")
-            folder = actor.disks.folder(actor.path, actor.log.partition)
-            # One that was silent when its LogManager began is not known to it.
-            is_known = actor.is_alive and actor.log in self._served_at(actor.node)
-            if is_known and folder is not None and folder.read_id is None:
-                left.append(f"{actor.log} is served from a folder that does not say whose it is")
-        return left
+                yield f"{node.key} is stopped, and has a LogManager"
+
+    def _missing_upkeep(self) -> Iterator[str]:
+        for node in self.nodes:
+            for kind in node.missing_upkeep():
+                yield f"no {kind} at {node.key}"
+
+    def _wrong_with(self, actor: SimActor) -> Iterator[str]:
+        """What an actor does that it shall not."""
+        desired = self.truth.desired
+        if desired.is_stopped(actor.node):
+            yield f"{actor.log} runs at {actor.node}, which is stopped"
+        if actor.log not in desired.partitions and not actor.is_learning:
+            yield f"{actor.log} is served, but not desired"
+        folder = actor.disks.folder(actor.path, actor.log.partition)
+        # One that was silent when its LogManager began is not known to it.
+        is_known = actor.is_alive and actor.log in self._served_at(actor.node)
+        if is_known and folder is not None and folder.read_id is None:
+            yield f"{actor.log} is served from a folder that does not say whose it is"
 
     def _old_configs(self) -> list[str]:
         """The nodes that report another config of the broker than they shall obey.
@@ -509,7 +532,11 @@ class World:
             if manager is not None and self.upgrades.obeys(manager, orders):
                 manager.hear_orders(orders)
 
-        self._carry(key, "down", arrive)
+        late_ms = self.late_orders.delay_ms(orders)
+        if late_ms is None:
+            self._carry(key, "down", arrive)
+        else:
+            self.clockwork.after(late_ms, lambda: self._carry(key, "down", arrive))
 
     def send_push(
         self,
