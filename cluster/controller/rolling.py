@@ -103,7 +103,7 @@ def _why_away(key: str, seen: Observed | None, desired: Desired, now_ms: int) ->
     """Why no node may be stopped now; empty where this one is no reason."""
     name = short_key(key)
     if seen is None:
-        return f"node {name} is away" if desired.logs_at(key) else ""
+        return f"node {name} is away" if _has_wanted_logs(key, desired) else ""
     if seen.report is None:
         return f"node {name} has not come back"
     if seen.may_end:
@@ -111,6 +111,12 @@ def _why_away(key: str, seen: Observed | None, desired: Desired, now_ms: int) ->
     if seen.is_suspect(now_ms) or not seen.obeys(desired.controller_epoch):
         return f"node {name} does not answer"
     return ""
+
+
+def _has_wanted_logs(key: str, desired: Desired) -> bool:
+    """Whether a node has logs that shall be served. What is to be removed may stay there for ever:
+    the node need not come back."""
+    return any(desired.partitions[log].state != "removing" for log in desired.logs_at(key))
 
 
 def _why_unserved(key: str, seen: Observed, desired: Desired) -> str:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.cluster.controller.commands import ApplyConfig
+from raylog.cluster.controller.commands import ApplyConfig, DeleteTopic
 from raylog.cluster.controller.config_changes import parsed_for
 from raylog.cluster.controller.instructions import Applied
 from raylog.cluster.controller.rolling import Roll, digests_of, roll
@@ -138,6 +138,20 @@ def test_a_node_that_does_not_end_stops_it_and_is_named() -> None:
     play.settle(130_000)
     assert play.nodes["b"].life == "b-life-1"
     assert "node a is closing its logs" in answered(play).behind["node b"]
+
+
+def test_a_node_that_has_left_holds_nobody_up_for_logs_that_are_to_be_removed() -> None:
+    """They are removed when it returns; nobody waits for them."""
+    play = serving(node_a(), node_b())
+    del play.nodes["b"]
+    play.settle(60_000)
+    play.asks(DeleteTopic(name="t"))
+    play.settle(60_000)
+    assert play.desired.logs_at("b"), "its folder is still there"
+    play.asks(ApplyConfig(config=BY_START))
+    play.settle(10_000)
+    assert not answered(play).behind
+    assert play.nodes["a"].life == "a-life-2"
 
 
 def test_a_new_controller_goes_on_with_the_config_that_was_applied() -> None:

@@ -82,6 +82,12 @@ def test_nobody_is_replaced_while_a_node_with_partitions_is_away() -> None:
     assert roll(desired(), {"a": node("a")}, 0, NEW) == Roll(waits_for="node b is away")
 
 
+def test_a_node_that_is_away_holds_nobody_up_for_what_is_to_be_removed() -> None:
+    made = desired()
+    made.apply(replace(made.partitions[LOG], state="removing"))
+    assert roll(made, {"a": node("a")}, 0, NEW) == Roll(node="a")
+
+
 def test_nobody_is_replaced_while_a_node_is_silent() -> None:
     nodes = {"a": replace(node("a"), heard_ms=SUSPECT_MS + 1), "b": node("b", OLD, SERVED)}
     turn = roll(desired(), nodes, SUSPECT_MS + 1, NEW)
