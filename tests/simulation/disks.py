@@ -240,10 +240,14 @@ class SimDisks(MemoryFileSystem):
         with self.peeking():
             return self.read_file(path) if self.exists(path) else None
 
-    def tamper(self, path: str, content: bytes) -> None:
-        """Put other bytes into a file, on the disk, too. Nothing hinders it."""
+    def tamper(self, path: str, content: bytes | None) -> None:
+        """Put other bytes into a file, on the disk, too; None: remove it. Nothing hinders it."""
         with self.peeking():
-            self.write_file(path, content)
+            if content is None:
+                self.remove(path)
+                self.sync_dir(path.rpartition("/")[0])
+            else:
+                self.write_file(path, content)
 
     def leave_line(self, path: str, topic_id: str, state: str) -> None:
         """Append what a LogActor leaves of its life. Raises StorageError.

@@ -303,7 +303,7 @@ class Nemesis:
             log = LogId(partition=folder.partition, topic_id=folder.topic_id)
             self._world.truth.unnamed.add(log)
         name = f"{folder.path.removeprefix(dir.path)}/{PARTITION_METADATA}"
-        self._damage(dir, name, is_to_be_written_back=is_to_be_written_back)
+        self._damage(dir, name, DAMAGED, is_to_be_written_back=is_to_be_written_back)
         self._chance.choice((self._look, self._kill_owner, self._nothing))(node, folder)
 
     def _look(self, node: "SimNode", folder: SimFolder) -> None:
@@ -319,18 +319,27 @@ class Nemesis:
         """Nobody has noticed yet."""
 
     def damage_meta(self) -> None:
-        """A ``meta.properties`` cannot be read, and is written back later."""
-        _, dir = self._some_dir()
+        """A ``meta.properties`` cannot be read, or is deleted, and is written back later."""
+        node, dir = self._some_dir()
         dir.failed_ms = self._world.clockwork.now_ms
-        self._damage(dir, f"/{META_PROPERTIES}", is_to_be_written_back=True)
+        damage = self._chance.choice((DAMAGED, None))
+        if damage is None and node.disks.controller_epoch(dir) < 0:
+            return  # a dir that nobody has used yet may get another identity
+        name = f"/{META_PROPERTIES}"
+        self._damage(dir, name, damage, is_to_be_written_back=True)
 
-    def _damage(self, dir: SimDir, name: str, *, is_to_be_written_back: bool) -> None:
-        """``name``: of a file in a log dir, which may be moved meanwhile."""
+    def _damage(
+        self, dir: SimDir, name: str, damage: bytes | None, *, is_to_be_written_back: bool
+    ) -> None:
+        """``name``: of a file in a log dir, which may be moved meanwhile.
+
+        ``damage``: what is in the file; None: there is no file.
+        """
         disks = self._world.node_with(dir).disks
         content = disks.content(dir.path + name)
         if content in (None, DAMAGED):
             return
-        disks.tamper(dir.path + name, DAMAGED)
+        disks.tamper(dir.path + name, damage)
         # What was to be written back was of a file that is not there any more.
         self.to_be_written_back.pop((dir.directory_id, name), None)
 
@@ -339,7 +348,7 @@ class Nemesis:
                 return
             del self.to_be_written_back[dir.directory_id, name]
             disks = self._world.node_with(dir).disks
-            if disks.content(dir.path + name) == DAMAGED:
+            if disks.content(dir.path + name) == damage:
                 self._world.truth.situations["written back"] += 1
                 disks.tamper(dir.path + name, content)
 

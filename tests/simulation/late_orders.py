@@ -13,9 +13,9 @@ from raylog.cluster.controller.commands import MovePartition
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-SEEDS_EACH, SEED = 4, 3
+SEEDS_EACH, SEED = 4, 0
 # How often somebody moves a log.
-MOVE_MS = 4_000, 12_000
+MOVE_MS = 2_000, 8_000
 # So many of the messages with a move come so much later: about as late as a move takes.
 LATE, LATE_MS = 0.5, (1_000, 12_000)
 

@@ -115,8 +115,11 @@ class NodeDisks:
             return
         job()
 
-    def check_epochs(self) -> None:
-        """What was fsynced is there after any loss of power."""
+    def check_dirs(self) -> None:
+        """What was fsynced is there after any loss of power, and no dir has another identity."""
+        ids = {dir.directory_id for dir in self._node.dirs}
+        for directory_id in self.work.online():
+            expect(directory_id in ids, f"a log dir has got another id, {directory_id}")
         for dir in self.dirs():
             epoch = self._disks.controller_epoch(dir)
             expect(epoch >= dir.epoch, f"{dir.path} has lost epoch {dir.epoch}: it has {epoch}")
@@ -199,7 +202,7 @@ class NodeDisks:
             return None
         assert isinstance(work, do.ReadDir)
         self._node.dir(work.directory_id).read_ms = self._world.clockwork.now_ms
-        self.check_epochs()
+        self.check_dirs()
         return DirsRead(
             dirs=found.dirs, folders=found.folders, controller_epoch=found.controller_epoch
         )

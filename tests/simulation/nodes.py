@@ -182,7 +182,7 @@ class Manager:
         if first is None:
             self.world.clockwork.after(BEGIN_MS, self._start)
             return
-        self._disks.check_epochs()
+        self._disks.check_dirs()
         if self.node.is_fresh:  # nobody has written anything since the machine was started
             for dir in self._disks.dirs():
                 dir.read_ms = self.world.clockwork.now_ms
@@ -206,7 +206,7 @@ class Manager:
         is_restarted = not self.node.is_fresh
 
         def late(found: Found) -> None:
-            self._disks.check_epochs()
+            self._disks.check_dirs()
             self.world.truth.situations["a dir answers late"] += 1
             self.tell(dirs_read(found, is_restarted=is_restarted))
 

@@ -160,7 +160,8 @@ class World:
         self._settle("when an id was asked for")
 
     def _kill_all_again(self) -> None:
-        """Each LogManager dies, and then each LogActor, which the next LogManager has adopted."""
+        """Each LogManager dies, then each LogActor, which the next LogManager has adopted, and then
+        the upkeep twice: the first time it was adopted, too."""
         for node in self.nodes:
             self.manager_dies(node)
         self._go_on(AGAIN_MS)
@@ -168,6 +169,10 @@ class World:
         for actor in list(self.ray.named.values()):
             self.actor_dies(actor)
         self._settle("when the LogActors have died")
+        for when in ("when the upkeep has died", "when the upkeep has died again"):
+            for node in self.nodes:
+                node.upkeep.clear()
+            self._settle(when)
 
     def _go_on(self, duration_ms: int) -> None:
         end_ms = self.clockwork.now_ms + duration_ms
