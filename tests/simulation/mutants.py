@@ -153,7 +153,7 @@ MUTANTS = (
         new='case "returning" if is_online:',
     ),
     Mutant(
-        seed=12,
+        seed=67,
         number=7,
         what="a damaged folder is its name only, though its actor lives",
         module=f"{NODE}.log_events",
