@@ -23,6 +23,8 @@ from raylog.actors.runtime.names import NODE_LABEL
 from tests.harness.clusters import environment, short_folder
 
 HEAD = "head"
+# A process that was killed ends as soon as the kernel has run it.
+END_S = 30.0
 # On a busy machine a node may not come up within the 30 seconds that Ray gives it.
 START_ATTEMPTS = 3
 # ray::LogManagerImpl, or ray::Log:topic-0:LogActorImpl.append while a method runs.
@@ -176,6 +178,16 @@ class Nodes:
         """End the node's raylet by SIGKILL, and with it its processes."""
         self.cluster.remove_node(self._nodes.pop(name), allow_graceful=False)
 
+    def crash(self, name: str) -> None:
+        """SIGKILL all processes of the node at once, as when its machine is lost; ``end`` follows.
+
+        ``kill`` ends the raylet only, and its actors live until they notice.
+        """
+        processes = _all_processes(self._nodes[name])
+        for process in processes:
+            send_signal(process.pid, signal.SIGKILL)
+        psutil.wait_procs(processes, END_S)
+
     def has_ended(self, name: str) -> bool:
         """Whether the node's raylet has ended by itself.
 
@@ -189,6 +201,10 @@ class Nodes:
         node = self._nodes.pop(name)
         with suppress(Exception):
             self.cluster.remove_node(node, allow_graceful=False)
+
+    def leave(self) -> None:
+        """Disconnect this process, which does not outlive Ray's head for long."""
+        ray.shutdown()
 
     def end(self) -> None:
         """End every process at once, as a loss of power would. ``begin`` may follow."""
@@ -218,7 +234,7 @@ class Nodes:
     def actors(self) -> list[ActorProcess]:
         """The actors' processes of all nodes, by node and pid."""
         found = []
-        for name, node in self._nodes.items():
+        for name, node in list(self._nodes.items()):  # nodes come and go in another thread
             for pid, actor in _actors_below(_raylet(node).pid):
                 found.append(ActorProcess(name, pid, actor))
         return sorted(found)
@@ -265,6 +281,18 @@ def running_nodes(
 def _raylet(node: Any) -> Any:
     (raylet,) = node.all_processes["raylet"]
     return raylet.process
+
+
+def _all_processes(node: Any) -> list[psutil.Process]:
+    """What Ray has started on the node, and all below it. The raylet starts nothing meanwhile."""
+    send_signal(_raylet(node).pid, signal.SIGSTOP)
+    found = []
+    for infos in node.all_processes.values():
+        for info in infos:
+            with suppress(psutil.NoSuchProcess):
+                process = psutil.Process(info.process.pid)
+                found += [process, *process.children(recursive=True)]
+    return found
 
 
 def _actors_below(raylet: int) -> Iterable[tuple[int, str]]:

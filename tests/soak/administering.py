@@ -1,7 +1,7 @@
 """An operator's work on topics that are in use: configs are set, partitions added and moved between
 log dirs, records deleted. What the broker acknowledges is taken down, and must be so at the end.
 
-It is taken down when it is over, with what came of it: nobody kills the process that does this.
+It is taken down before, and again with what came of it: who does this is killed when Ray ends.
 """
 
 import time
@@ -73,7 +73,7 @@ def settings_of(described: TopicDescription) -> list[SettingAtEnd]:
 # -- operations ------------------------------------------------------------------------------------
 
 
-def _configure(worker: Worker, topic: Stable) -> None:
+def configure(worker: Worker, topic: Stable) -> None:
     key = worker.rng.choice(list(SETTINGS))
     value = worker.rng.choice(SETTINGS[key])
     _set(
@@ -136,6 +136,7 @@ def _set(
     """Ask for it, and take down the answer. After an error nobody knows: it may be done late."""
     name, value = what
     op = Setting(*topic, name, str(value), time.monotonic_ns(), NEVER, INFO)
+    worker.writer.write(op)
     try:
         answer = request()
         op = op._replace(completed=time.monotonic_ns(), outcome=OK)
@@ -157,6 +158,7 @@ def _delete_records(worker: Worker, topic: Stable) -> None:
     (end,) = worker.broker.list_offsets({key: -1}).values()
     before = min((start or 0) + worker.rng.randrange(MOST_DELETED), end or 0)
     op = DeleteRecords(partition, before, time.monotonic_ns(), NEVER, INFO)
+    worker.writer.write(op)
     try:
         worker.broker.delete_records(*key, before)
         op = op._replace(completed=time.monotonic_ns(), outcome=OK)
@@ -165,7 +167,7 @@ def _delete_records(worker: Worker, topic: Stable) -> None:
 
 
 OPERATIONS: tuple[Callable[[Worker, Stable], None], ...] = (
-    _configure,
+    configure,
     _extend,
     _delete_records,
     _move,

@@ -10,7 +10,7 @@ from raylog.cluster.client.producer import Producer
 from raylog.cluster.controller.describe import TopicDescription
 from raylog.storage.errors import CorruptRecord, OutOfOrderSequence, RaylogError
 from raylog.storage.records.encode import encode_records
-from tests.soak.administering import churn_name, operate, tell_created
+from tests.soak.administering import churn_name, configure, operate, tell_created
 from tests.soak.clients import (
     PATIENCE_S,
     RETRY_S,
@@ -53,7 +53,7 @@ def change(worker: Worker, stable: list[Stable]) -> None:
         try:
             if name in alive:
                 _delete(worker, alive.pop(name))
-            described = _create(worker, name)
+            described = create(worker, name)
             if described is not None:
                 alive[name] = described
                 _use(worker, described, f"{worker.name}.{lives}")
@@ -64,10 +64,28 @@ def change(worker: Worker, stable: list[Stable]) -> None:
         time.sleep(PAUSE_S)
 
 
+def change_last(worker: Worker, stable: list[Stable], chance: float) -> str:
+    """Create a topic, or set the config of another one; returns what was done, or tried.
+
+    ``chance``: of [0, 1).
+    """
+    number, at = divmod(chance * 2, 1)
+    if number:
+        name = f"last-{next(worker.ids)}"
+        return f"the creation of {name}" if create(worker, name) else f"an attempt to create {name}"
+    topic = stable[int(at * len(stable))]
+    try:
+        configure(worker, topic)
+    except RaylogError as error:
+        print(f"{topic.name}: {type(error).__name__}: {error}", flush=True)
+        return f"an attempt to configure {topic.name}"
+    return f"a config of {topic.name}"
+
+
 # -- topics ----------------------------------------------------------------------------------------
 
 
-def _create(worker: Worker, name: str) -> TopicDescription | None:
+def create(worker: Worker, name: str) -> TopicDescription | None:
     """The new topic; None if nobody knows: the next attempt will tell."""
     invoked, outcome = time.monotonic_ns(), OK
     try:
@@ -75,7 +93,10 @@ def _create(worker: Worker, name: str) -> TopicDescription | None:
             name, worker.rng.randint(1, FIRST_PARTITIONS), FOR_EVER
         )
     except TopicExists:
-        described, outcome = worker.patiently(lambda: worker.broker.describe_topic(name)), INFO
+        try:
+            described, outcome = worker.patiently(lambda: worker.broker.describe_topic(name)), INFO
+        except UnknownTopicOrPartition:  # who ran before has asked for its deletion
+            return None
     except RaylogError as error:
         if not may_pass(error):
             raise
@@ -90,7 +111,11 @@ def _create(worker: Worker, name: str) -> TopicDescription | None:
 
 
 def _delete(worker: Worker, described: TopicDescription) -> None:
-    invoked, attempts, outcome = time.monotonic_ns(), 0, INFO
+    attempts, outcome = 0, INFO
+    op = TopicChange(
+        "delete", described.name, described.topic_id, time.monotonic_ns(), NEVER, INFO, KEEP
+    )
+    worker.writer.write(op)
     deadline = time.monotonic() + PATIENCE_S
     while outcome == INFO and time.monotonic() < deadline:
         attempts += 1
@@ -105,10 +130,7 @@ def _delete(worker: Worker, described: TopicDescription) -> None:
                 raise
             print(f"{described.name}: deletion: {error}", flush=True)
             time.sleep(RETRY_S)
-    now = time.monotonic_ns()
-    worker.writer.write(
-        TopicChange("delete", described.name, described.topic_id, invoked, now, outcome, KEEP)
-    )
+    worker.writer.write(op._replace(completed=time.monotonic_ns(), outcome=outcome))
 
 
 def _use(worker: Worker, described: TopicDescription, name: str) -> None:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from tests.soak.history import (
     COMPACT,
     DELETE,
     FAIL,
+    INFO,
     KEEP,
     NEVER,
     NO_KEY,
@@ -49,6 +50,8 @@ from tests.soak.history import (
     TopicChange,
     ints,
 )
+
+Request = TypeVar("Request", TopicChange, Setting, DeleteRecords)
 
 OUTCOMES = {"ok": 0, "fail": 1, "info": 2}
 
@@ -287,8 +290,17 @@ def gather(ops: Iterable[Op]) -> History:
             _take(facts.setdefault(op.partition, PartitionFacts(op.partition)), op)
         else:
             _take_of_cluster(history, op)
+    history.topics = _last_words(history.topics)
+    history.settings = _last_words(history.settings)
+    for about in history.partitions.values():
+        about.deletions = _last_words(about.deletions)
     _tell_of_topics(history)
     return history
+
+
+def _last_words(ops: list[Request]) -> list[Request]:
+    """Each request once: it is written before it begins, and again when it is over."""
+    return list({op._replace(completed=NEVER, outcome=INFO): op for op in ops}.values())
 
 
 def _take(about: PartitionFacts, op: OfPartition) -> None:

@@ -1,10 +1,10 @@
 """What was done to the broker and what it answered: operations, and the files that keep them.
 
 Every worker process writes a file of its own, a stream of msgpack lists ``[kind, field, ...]``;
-arrays of int64 travel as their bytes. An operation is written **before** it begins (its fate
-unknown, :data:`NEVER` completed) and again when it has ended; the last word about a record counts.
-So a worker that is killed leaves no record that nobody sent. Times are nanoseconds of the machine's
-monotonic clock, which all processes share.
+arrays of int64 travel as their bytes. A request is written **before** it begins (its fate unknown,
+:data:`NEVER` completed) and again when it has ended; the last word about it counts. So a worker
+that is killed leaves no record that nobody sent, and no change that nobody asked for. Times are
+nanoseconds of the machine's monotonic clock, which all processes share.
 
 A record is known by an id that is given once in a run. Ids of tombstones (records without a value)
 are negative.

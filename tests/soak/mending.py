@@ -2,7 +2,8 @@
 online``), again and again until it is in use."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +31,7 @@ class Mender:
         """``start_afresh``: end the LogManager of a log dir; its next start looks at the dir."""
         self._broker, self._start_afresh = broker, start_afresh
         self._watched: set[Path] = set()
+        self._busy = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mender")
 
@@ -41,14 +43,25 @@ class Mender:
         self._stop.set()
         self._thread.join()
 
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """Nobody looks meanwhile."""
+        with self._busy:
+            yield
+
+    def use(self, broker: LogDirs) -> None:
+        """The broker was started again."""
+        self._broker = broker
+
     def watch(self, log_dir: Path) -> None:
         """It was put back."""
         self._watched.add(log_dir)
 
     def _run(self) -> None:
         while not self._stop.wait(LOOK_S):
-            if self._watched:
-                self.look()
+            with self._busy:
+                if self._watched:
+                    self.look()
 
     def look(self) -> None:
         """One round. What the broker cannot say or do now is asked for again in the next one."""

@@ -17,7 +17,8 @@ from tests.soak.history import DRAIN, RETURN, START, STOP, UNDRAIN, Fault, Write
 from tests.soak.mending import Mender
 from tests.soak.node_orders import NodeOrders
 from tests.soak.old_metadata import OldMetadata
-from tests.soak.schedule import CALM, PAIRS, Planned
+from tests.soak.outage import Outage
+from tests.soak.schedule import CALM, KILL_HEAD, PAIRS, Planned
 from tests.soak.workers import Workers
 
 VICTIMS = {
@@ -31,6 +32,10 @@ VICTIMS = {
     "old-metadata": ("Controller",),
 }
 PEACE_S = 2.0
+# Second halves of faults.
+RESUME, KILL_SECOND = "resume", "kill-second"
+# They come to nothing when Ray has ended.
+OF_PROCESSES = (RESUME, KILL_SECOND, RETURN)
 # How often it is looked whether a raylet has ended by itself.
 LOOK_S = 0.5
 
@@ -58,17 +63,19 @@ class Nemesis:
         mender: Mender,
         orders: NodeOrders,
         old_metadata: OldMetadata,
+        outage: Outage,
     ) -> None:
         """``small_disks``: those that can be filled, by the name of their node."""
         self._nodes, self._workers, self._planned, self._writer = nodes, workers, planned, writer
         self._small_disks, self._mender, self._orders = small_disks, mender, orders
-        self._old_metadata = old_metadata
+        self._old_metadata, self._outage = old_metadata, outage
         self.missed: Counter[str] = Counter()
         self._later: list[Later] = []
         self._strikes: dict[str, Callable[[Planned], str | None]] = {
             "kill-client": lambda fault: self._workers.kill_one(fault.pick),
             "kill-pair": self._kill_pair,
             "kill-node": self._kill_node,
+            KILL_HEAD: self._kill_head,
             "pause-raylet": self._pause_raylet,
             "stop-node": partial(self._order, STOP, START),
             "drain-node": partial(self._order, DRAIN, UNDRAIN),
@@ -81,7 +88,8 @@ class Nemesis:
         """Returns when the schedule is over or ``stop`` is set; what was stopped goes on, who was
         away is back.
 
-        ``heal`` returns when all partitions serve. The schedule's clock stands still meanwhile.
+        ``heal`` returns when all partitions serve. The schedule's clock stands still meanwhile, and
+        while Ray is started again.
         """
         self.keep_metadata()
         started = time.monotonic()
@@ -93,15 +101,16 @@ class Nemesis:
                 self.revive()
             if stop.is_set():
                 break
+            since = time.monotonic()
             if fault.kind == CALM:
                 self._do_due(float("inf"))
-                calm_since = time.monotonic()
                 heal()
                 self.keep_metadata()
                 stop.wait(PEACE_S)
-                started += time.monotonic() - calm_since
             else:
                 self._strike(fault)
+            if fault.kind in (CALM, KILL_HEAD):
+                started += time.monotonic() - since
         self._do_due(float("inf"))
 
     def revive(self) -> None:
@@ -135,7 +144,7 @@ class Nemesis:
 
     def _pause(self, pid: int, for_s: float, name: str) -> None:
         send_signal(pid, signal.SIGSTOP)
-        self._plan(for_s, "resume", name, partial(send_signal, pid, signal.SIGCONT))
+        self._plan(for_s, RESUME, name, partial(send_signal, pid, signal.SIGCONT))
 
     def _kill_pair(self, fault: Planned) -> str | None:
         pair = pick_pair(self._nodes.actors(), fault.pick)
@@ -144,7 +153,7 @@ class Nemesis:
         first, second = pair
         send_signal(first.pid, signal.SIGKILL)
         kill = partial(send_signal, second.pid, signal.SIGKILL)
-        self._plan(fault.for_s, "kill-second", _named(second), kill)
+        self._plan(fault.for_s, KILL_SECOND, _named(second), kill)
         return f"{_named(first)}, {_named(second)}"
 
     # -- nodes -------------------------------------------------------------------------------------
@@ -156,6 +165,27 @@ class Nemesis:
         self._nodes.kill(name)
         self._plan(fault.for_s, RETURN, name, partial(self._nodes.add, name))
         return name
+
+    def _kill_head(self, fault: Planned) -> str:
+        """All nodes are lost with it, and come back under other ids; disks stay as they are.
+
+        Nothing is changed before it while somebody stands still, who may be the Controller.
+        """
+        can_change = all(later.what != RESUME for later in self._later)
+        self._later = [later for later in self._later if later.what not in OF_PROCESSES]
+
+        def tell_returns() -> None:
+            for name in (HEAD, *OTHERS):
+                self._tell(RETURN, name)
+
+        changed = self._outage.strike(
+            fault.pick,
+            fault.for_s,
+            can_change=can_change,
+            returns=tell_returns,
+            meanwhile=lambda: self._do_due(time.monotonic()),
+        )
+        return f"{HEAD}, behind {changed}"
 
     def _pause_raylet(self, fault: Planned) -> str | None:
         """If it was called dead meanwhile it ends when it goes on, and ``revive`` finds it."""

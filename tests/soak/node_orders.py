@@ -4,7 +4,8 @@ given again until it has taken effect, as the command says itself; and the next 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from raylog.cluster.controller.node_states import NodeDescription
@@ -42,6 +43,7 @@ class NodeOrders:
         """``node_id``: Ray's id of a node by its name; None while it is away."""
         self._broker, self._node_id, self._writer = broker, node_id, writer
         self._given: deque[Given] = deque()
+        self._busy = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="node orders")
 
@@ -53,6 +55,16 @@ class NodeOrders:
         self._stop.set()
         self._thread.join()
 
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """No command is tried meanwhile."""
+        with self._busy:
+            yield
+
+    def use(self, broker: Commands) -> None:
+        """The broker was started again."""
+        self._broker = broker
+
     def give(self, order: str, node: str) -> None:
         self._given.append(Given(order, node))
 
@@ -63,8 +75,9 @@ class NodeOrders:
 
     def _run(self) -> None:
         while not self._stop.wait(RETRY_S):
-            while self._given and self.obey():
-                pass
+            with self._busy:
+                while self._given and self.obey():
+                    pass
 
     def obey(self) -> bool:
         """Try the first command once; whether the next one may come."""

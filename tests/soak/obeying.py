@@ -95,21 +95,23 @@ def unstarted(history: History) -> Iterator[Finding]:
 def silences(history: History) -> Iterator[tuple[NodeOrder, Partition, float | None]]:
     """Every start of a node that was stopped, each partition there, and how long it was silent.
 
-    Silence begins with the first request behind the start, and it is None where nothing was
-    answered at all. Only of partitions that are there at the end: others may have been deleted.
+    Silence begins with the first request behind the start, or behind the return of the node where
+    it went away again before any answer. It is None where nothing was answered at all. Only of
+    partitions that are there at the end: others may have been deleted.
     """
     nodes = _nodes_of_partitions(history)
     for start in _starts_behind_stops(history):
         for partition, node in nodes.items():
             facts = history.partitions.get(partition)
             if node == start.node and facts is not None and _is_alive(history, partition):
-                yield start, partition, _silence_s(facts, start.completed)
+                yield start, partition, _silence_s(facts, start.completed, _returns(history, node))
 
 
-def _silence_s(facts: PartitionFacts, since: int) -> float | None:
+def _silence_s(facts: PartitionFacts, since: int, returns: list[int]) -> float | None:
     answered = [done for _, done in _answers(facts, with_polls=True) if done >= since]
     if not answered:
         return None
+    since = max((at for at in returns if since <= at < min(answered)), default=since)
     asked = [send.invoked for send in facts.sends if send.invoked >= since]
     asked += [end.invoked for end in facts.end_offsets if end.invoked >= since]
     first = min(answered)

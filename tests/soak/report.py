@@ -42,6 +42,11 @@ def report(folder: Path, outcome: "Outcome | None") -> int:
             f"waited {len(outcome.healed_s)} times until all partitions served, for at most "
             f"{max(outcome.healed_s, default=0):.1f} s"
         )
+        if outcome.restarted_s:
+            console.print(
+                f"the broker ran again after {len(outcome.restarted_s)} losses of the head, within "
+                f"{max(outcome.restarted_s):.1f} s"
+            )
     for finding in findings:
         console.print(f"FOUND {finding}", markup=False)
     for surprise in history.surprises:

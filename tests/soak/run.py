@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from raylog.storage.tools.verify import verify_folder
 from tests.harness.nodes import HEAD, Nodes, private_bytes, send_signal
 from tests.soak.administering import settings_of, tell_created
 from tests.soak.batches import batches
+from tests.soak.changing import change_last
 from tests.soak.clients import STOP_READING, STOP_SENDING, Worker
 from tests.soak.cluster import OTHERS, SMALL_DISKS, cluster
 from tests.soak.consuming import LATEST, read_all, told
@@ -46,6 +48,7 @@ from tests.soak.nemesis import Nemesis
 from tests.soak.node_orders import NodeOrders
 from tests.soak.obeying import RECOVERY_S
 from tests.soak.old_metadata import OldMetadata
+from tests.soak.outage import Outage
 from tests.soak.plan import BROKER, TOPICS, Stable
 from tests.soak.schedule import Planned
 from tests.soak.workers import READER, ROLES, Workers
@@ -65,6 +68,7 @@ class Outcome(NamedTuple):
     problems: list[str]
     peak_bytes: dict[str, int]  # the largest process of a kind, and "all" at once
     healed_s: list[float]  # how long it took, each time, until all partitions served
+    restarted_s: list[float]  # and until the broker ran again when the head had been killed
 
 
 def run(folder: Path, seed: int, planned: list[Planned], rate: float) -> Outcome:
@@ -79,7 +83,8 @@ def run(folder: Path, seed: int, planned: list[Planned], rate: float) -> Outcome
             return _Run(folder, nodes, small, seed, planned, rate).go()
         finally:
             nodes.shut_down()
-            _keep_logs(nodes.temp_dir, folder / "ray-logs")
+            for session in nodes.temp_dir.glob("session_2*"):  # one for each start of Ray
+                _keep_logs(session, folder / "ray-logs" / session.name)
 
 
 @contextmanager
@@ -118,21 +123,20 @@ class _Run:
         self._healed_s: list[float] = []
 
     def go(self) -> Outcome:
-        broker = raylog.start(self._nodes.log_dirs(HEAD), config=BROKER, namespace=NAMESPACE)
+        broker = self._start()
         # Nodes that joined at once; the others are joined by the Controller's watch.
         _wait(lambda: list(broker.nodes().values()) == [None] * 3, "not all three LogManagers run")
         self._me = Worker(broker, self._folder, READER, self._seed)
         self._tell_log_dirs(broker)
-        topics = self._create_topics(broker)
+        self._topics = self._create_topics(broker)
         orders_history = Writer(self._folder / "orders.history")
         with (
-            Workers(self._folder, self._told(topics)) as workers,
+            Workers(self._folder, self._told) as workers,
             self._watched(),
-            Mender(raylog.connect(namespace=NAMESPACE), self._kill_manager) as mender,
-            NodeOrders(
-                raylog.connect(namespace=NAMESPACE), self._nodes.node_id, orders_history
-            ) as self._orders,
+            Mender(_connected(), self._kill_manager) as mender,
+            NodeOrders(_connected(), self._nodes.node_id, orders_history) as self._orders,
         ):
+            outage = self._outage(workers, mender, self._orders)
             _wait(workers.are_ready, "not all workers are connected")
             self._nemesis = nemesis = Nemesis(
                 self._nodes,
@@ -143,11 +147,13 @@ class _Run:
                 mender=mender,
                 orders=self._orders,
                 old_metadata=OldMetadata(self._folder / "old-metadata"),
+                outage=outage,
             )
-            self._torment(nemesis, workers, broker, [topic.name for topic in topics])
+            self._torment(nemesis, workers)
             self._problems += workers.end(STOP_SENDING, ("produce", "change"))
-            self._heal(broker)
+            self._heal()
             self._problems += workers.end(STOP_READING, ("consume",))
+        broker = self._me.broker
         self._read_all(broker)
         self._tell_nodes(broker)
         if not broker.stop():
@@ -156,9 +162,28 @@ class _Run:
         self._verify()
         for found in batches(self._folder / "disks"):
             self._me.writer.write(found)
-        return Outcome(dict(nemesis.missed), self._problems, self._peaks, self._healed_s)
+        return Outcome(
+            dict(nemesis.missed), self._problems, self._peaks, self._healed_s, outage.took_s
+        )
 
     # -- the beginning -----------------------------------------------------------------------------
+
+    def _start(self) -> Broker:
+        return raylog.start(self._nodes.log_dirs(HEAD), config=BROKER, namespace=NAMESPACE)
+
+    def _outage(self, workers: Workers, mender: Mender, orders: NodeOrders) -> Outage:
+        def start_broker() -> None:
+            self._me.broker = self._start()
+            mender.use(_connected())
+            orders.use(_connected())
+
+        return Outage(
+            self._nodes,
+            workers,
+            (mender, orders),
+            change=partial(change_last, self._me, self._topics),
+            start_broker=start_broker,
+        )
 
     def _create_topics(self, broker: Broker) -> list[Stable]:
         stable = []
@@ -187,21 +212,20 @@ class _Run:
         for log_dir in broker.log_dirs():
             self._me.writer.write(LogDir(log_dir.directory_id, names[log_dir.path]))
 
-    def _told(self, topics: list[Stable]) -> dict[str, Any]:
+    def _told(self) -> dict[str, Any]:
         """What the workers must know."""
         return {
             "address": self._nodes.address,
             "namespace": NAMESPACE,
             "seed": self._seed,
-            "topics": topics,
+            "topics": self._topics,
             "records_a_second": self._rate / ROLES.count("produce"),
         }
 
     # -- the middle --------------------------------------------------------------------------------
 
-    def _torment(
-        self, nemesis: Nemesis, workers: Workers, broker: Broker, stable: list[str]
-    ) -> None:
+    def _torment(self, nemesis: Nemesis, workers: Workers) -> None:
+        stable = [topic.name for topic in self._topics]
         stop, over = threading.Event(), threading.Event()
 
         def watch() -> None:
@@ -213,7 +237,7 @@ class _Run:
 
         thread = threading.Thread(target=watch, name="workers")
         thread.start()
-        nemesis.run(stop, lambda: self._heal(broker, stable))
+        nemesis.run(stop, lambda: self._heal(stable))
         over.set()
         thread.join()
 
@@ -244,7 +268,7 @@ class _Run:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def _heal(self, broker: Broker, topics: list[str] | None = None) -> None:
+    def _heal(self, topics: list[str] | None = None) -> None:
         """Return when every partition of these topics, or of all, answers."""
         started, said = time.monotonic(), ""
 
@@ -253,7 +277,7 @@ class _Run:
             if self._nemesis is not None:
                 self._nemesis.revive()
             waiting = "" if self._orders is None else self._orders.waiting
-            unwell = waiting or self._unwell(broker, topics)
+            unwell = waiting or self._unwell(self._me.broker, topics)
             if unwell not in (None, said):
                 print(f"after {time.monotonic() - started:.1f} s: {unwell}", flush=True)
                 said = str(unwell)
@@ -361,6 +385,10 @@ def _unwell_metadata() -> str | None:
     return None
 
 
+def _connected() -> Broker:
+    return raylog.connect(namespace=NAMESPACE)
+
+
 def _wait(condition: Callable[[], bool], what: str, why_not: Callable[[], object] = str) -> None:
     deadline = time.monotonic() + HEAL_S
     while not condition():
@@ -369,10 +397,10 @@ def _wait(condition: Callable[[], bool], what: str, why_not: Callable[[], object
         time.sleep(0.2)
 
 
-def _keep_logs(temp_dir: Path, target: Path) -> None:
+def _keep_logs(session: Path, target: Path) -> None:
     """Ray's logs of the actors: what they said, and how they ended."""
-    target.mkdir()
-    for path in temp_dir.glob("session_latest/logs/*"):
+    target.mkdir(parents=True)
+    for path in session.glob("logs/*"):
         if (
             path.is_file()
             and path.stat().st_size

@@ -15,6 +15,8 @@ pause-raylet      SIGSTOP to the raylet of a node but the head, SIGCONT after up
                   ends, and the node is started again
 kill-client       SIGKILL to a process that sends or reads; another takes its place
 kill-node         a whole node but the head, which comes back with its dirs after a moment
+kill-head         all processes of the head, which Ray does not outlive; then all of Ray ends, and
+                  is started again over the same disks
 stop-node         a node is stopped by command (``raylog node stop``), and started again by command
                   after a moment; also the head
 drain-node        a node gets no new partition for a moment (``raylog node drain``, ``--undo``)
@@ -29,7 +31,7 @@ lose-disk         a log dir is gone, and a file in its place, for up to half a m
 
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -53,6 +55,11 @@ WEIGHTS = {
 }
 # Of which kinds the two of a kill-pair are.
 PAIRS = tuple(combinations(("kill-log", "kill-manager", "kill-controller", "kill-helper"), 2))
+# Ray does not outlive its head. So this is rare: two to four times in 20 minutes, and never in the
+# first minute.
+KILL_HEAD = "kill-head"
+FIRST_HEAD_S, NEXT_HEAD_S = (60.0, 240.0), (300.0, 540.0)
+KINDS = (*WEIGHTS, KILL_HEAD)
 GAP_S = (1.0, 8.0)
 LONGEST_PAUSE_S = 120.0
 # How long a fault lasts; of a kill-pair: when the second is killed.
@@ -63,6 +70,7 @@ LASTS_S = {
     "pause-controller": (1.0, LONGEST_PAUSE_S),
     "pause-raylet": (10.0, LONGEST_PAUSE_S),  # longer than it takes to call it dead
     "kill-node": (2.0, 12.0),
+    KILL_HEAD: (0.0, 6.0),  # what is not on the head lives on so long
     "stop-node": (2.0, 12.0),
     "drain-node": (3.0, 12.0),
     "fill-disk": (2.0, 30.0),
@@ -102,10 +110,11 @@ def schedule(
     """The faults of a run, in order; the first of each kind early, so that a short run has met them
     all.
 
-    A calm waits for the end of long faults, and none begins while a calm is due.
-    ``longest_pause_s``: of these.
+    A calm waits for the end of long faults, and none begins while a calm is due. Nothing but what
+    belongs there comes directly behind it. ``longest_pause_s``: of these.
     """
     rng = random.Random(seed)
+    head_kills = list(_head_kills(seed, duration_s))
     early = sorted(rng.sample(list(WEIGHTS), len(WEIGHTS)), key=BEHIND_CALM.__contains__)
     planned: list[Planned] = []
     at_s, calm_s, all_over_s = 0.0, CALM_EVERY_S, 0.0
@@ -114,6 +123,9 @@ def schedule(
         if at_s > max(calm_s, all_over_s):
             planned.append(Planned(max(calm_s, all_over_s), CALM, 0.0, 0.0))
             calm_s = planned[-1].at_s + CALM_EVERY_S
+        elif head_kills and head_kills[0].at_s < at_s and planned[-1].kind != CALM:
+            kill = head_kills.pop(0)
+            planned.append(kill._replace(at_s=max(kill.at_s, planned[-1].at_s)))
         excluded = [kind for group in ALONE if at_s < free_s[group] for kind in group]
         if at_s > calm_s:
             excluded.extend(LONG)
@@ -128,6 +140,15 @@ def schedule(
             all_over_s = max(all_over_s, round(at_s + for_s, 3))
         planned.append(Planned(at_s, kind, rng.random(), for_s))
     return planned
+
+
+def _head_kills(seed: int, duration_s: float) -> Iterator[Planned]:
+    """Of their own generator, and rare by time: they take long."""
+    rng = random.Random(f"{seed}/{KILL_HEAD}")
+    at_s = round(rng.uniform(*FIRST_HEAD_S), 3)
+    while at_s < duration_s:
+        yield Planned(at_s, KILL_HEAD, rng.random(), round(rng.uniform(*LASTS_S[KILL_HEAD]), 3))
+        at_s = round(at_s + rng.uniform(*NEXT_HEAD_S), 3)
 
 
 def _choose(rng: random.Random, early: list[str], excluded: Sequence[str]) -> str:

@@ -3,15 +3,16 @@
 import json
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 ROLES = ("produce", "produce", "consume", "consume", "change")
 # The last reads' number; it is below those of all workers.
 READER = 0
-# One that makes topics is not killed: nobody else knows what it was about to do.
+# One that makes topics is killed only with all of Ray: then the next one begins without its topics.
 MORTAL = ("produce", "consume")
 END_S = 400.0
 
@@ -27,20 +28,35 @@ class Running(NamedTuple):
 class Workers:
     """Use it as a context manager: at its end nobody is left."""
 
-    def __init__(self, folder: Path, told: Mapping[str, Any]) -> None:
-        self._folder, self._last = folder, READER
+    def __init__(self, folder: Path, told: Callable[[], Mapping[str, Any]]) -> None:
+        """``told``: what they must know; Ray's address may be another one after a while."""
+        self._folder, self._told, self._last = folder, told, READER
         self._running: list[Running] = []
-        (folder / "run.json").write_text(json.dumps(told))
+        self._lock = threading.Lock()  # ``dead`` is asked in another thread
 
     def __enter__(self) -> Self:
-        for role in ROLES:
-            self._start(role)
+        self.start_again()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self._running:
-            worker.process.kill()
-            worker.process.wait()
+        self.kill_all()
+
+    def kill_all(self) -> None:
+        """SIGKILL all, also who makes topics: Ray has ended, and nobody outlives it."""
+        with self._lock:
+            for worker in self._running:
+                worker.process.kill()
+            for worker in self._running:
+                worker.process.wait()
+            self._running.clear()
+
+    def start_again(self) -> None:
+        """Start one of each role."""
+        assert not self._running
+        (self._folder / "run.json").write_text(json.dumps(self._told()))
+        with self._lock:
+            for role in ROLES:
+                self._start(role)
 
     def _start(self, role: str) -> None:
         self._last += 1
@@ -64,19 +80,21 @@ class Workers:
 
     def kill_one(self, pick: float) -> str:
         """SIGKILL one that may be killed, and start another in its place; returns who it was."""
-        mortals = [worker for worker in self._running if worker.role in MORTAL]
-        victim = mortals[int(pick * len(mortals))]
-        self._running.remove(victim)
-        victim.process.kill()
-        victim.process.wait()
-        self._start(victim.role)
+        with self._lock:
+            mortals = [worker for worker in self._running if worker.role in MORTAL]
+            victim = mortals[int(pick * len(mortals))]
+            self._running.remove(victim)
+            victim.process.kill()
+            victim.process.wait()
+            self._start(victim.role)
         return f"w{victim.number} ({victim.role})"
 
     def dead(self) -> list[str]:
         """Those that have ended by themselves."""
-        return [
-            f"w{worker.number}" for worker in self._running if worker.process.poll() is not None
-        ]
+        with self._lock:
+            return [
+                f"w{worker.number}" for worker in self._running if worker.process.poll() is not None
+            ]
 
     def end(self, what: str, roles: Iterable[str]) -> list[str]:
         """Tell those of some roles to end, and wait; returns what was wrong with them."""

@@ -13,11 +13,12 @@ from tests.soak.schedule import (
     ALONE,
     BEHIND_CALM,
     CALM,
+    KILL_HEAD,
+    KINDS,
     LASTS_S,
     LONG,
     LONGEST_PAUSE_S,
     PAIRS,
-    WEIGHTS,
     Planned,
     digest,
     schedule,
@@ -57,11 +58,25 @@ def test_a_longer_run_begins_as_the_shorter(seed: int) -> None:
 @given(SEEDS)
 @settings(deadline=None)
 def test_every_kind_of_fault_comes_within_five_minutes(seed: int) -> None:
-    assert {fault.kind for fault in schedule(seed, 300)} - {CALM} == set(WEIGHTS)
+    assert {fault.kind for fault in schedule(seed, 300)} - {CALM} == set(KINDS)
 
 
-def test_every_kind_of_fault_comes_in_the_short_run() -> None:
-    assert {fault.kind for fault in short_schedule()} - {CALM} == set(WEIGHTS)
+def test_every_kind_of_fault_but_the_loss_of_the_head_comes_in_the_short_run() -> None:
+    assert {fault.kind for fault in short_schedule()} - {CALM} == set(KINDS) - {KILL_HEAD}
+
+
+@given(SEEDS)
+@settings(deadline=None)
+def test_the_head_is_lost_two_to_four_times_in_twenty_minutes(seed: int) -> None:
+    planned = schedule(seed, 1200)
+    kills = [fault for fault in planned if fault.kind == KILL_HEAD]
+    assert 2 <= len(kills) <= 4
+    assert kills[0].at_s >= 60
+    for kill, following in pairwise(kills):
+        assert following.at_s > kill.at_s + 240
+    assert not any(
+        (before.kind, fault.kind) == (CALM, KILL_HEAD) for before, fault in pairwise(planned)
+    )
 
 
 def test_nothing_lasts_long_in_the_short_run() -> None:
@@ -116,7 +131,7 @@ def test_one_node_is_away_and_one_disk_full_or_lost_at_a_time(
 
 def test_what_lasts_has_a_length() -> None:
     assert all(0 <= shortest < longest for shortest, longest in LASTS_S.values())
-    assert set(LONG) <= set(LASTS_S) <= set(WEIGHTS)
+    assert set(LONG) <= set(LASTS_S) <= set(KINDS)
 
 
 @given(PICKS)

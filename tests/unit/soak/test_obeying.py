@@ -96,6 +96,9 @@ PLANTED: dict[str, list[list[Op]]] = {
             send([10], None, INFO, invoked=41, completed=NEVER),
             asked(LATE + 8, LATE + 9),
         ],
+        # too late also behind the return of its node
+        [*HOME, *STOPPED, back(45), asked(46, LATE + 7)],
+        [*HOME, *STOPPED, asked(41, LATE + 2), back(LATE + 3)],
     ],
 }
 
@@ -132,6 +135,11 @@ LAWFUL: list[list[Op]] = [
     ],
     # nobody asked for long
     [*HOME, *STOPPED, asked(LATE + 8, LATE + 9)],
+    # its node was away again before it answered
+    [
+        *(*HOME, *STOPPED, back(LATE), asked(LATE + 8, LATE + 9)),
+        send([10], None, INFO, invoked=41, completed=NEVER),
+    ],
     # the topic is gone
     [*DIRS, created(), lies("d1", 0, 1), *STOPPED, deleted(invoked=5)],
     # answered by the next topic of this name

@@ -8,6 +8,7 @@ from tests.soak.history import (
     DELETE,
     FAIL,
     INFO,
+    NEVER,
     OK,
     PARTITIONS,
     Alive,
@@ -47,6 +48,11 @@ def sets(
     return Setting("t", "id-1", what, str(value), invoked, completed, outcome)
 
 
+def begins(value: object, invoked: int) -> Setting:
+    """As it is written before the request."""
+    return sets(value, invoked, NEVER, INFO)
+
+
 def is_now(value: object, what: str = SIZE) -> SettingAtEnd:
     return SettingAtEnd("t", "id-1", what, str(value))
 
@@ -77,10 +83,16 @@ PLANTED: dict[str, list[list[Op]]] = {
         # the next one was refused
         [sets(1, 0, 1), sets(2, 2, 3, FAIL), is_now(2)],
         [sets(2, 0, 1, what=PARTITIONS), sets(3, 2, 3, what=PARTITIONS), is_now(2, PARTITIONS)],
+        # what was written before the first request began is not its last word
+        [begins(1, 0), sets(1, 0, 1), begins(2, 2), sets(2, 2, 3), is_now(1)],
         # done before the copy that was restored was made
         [sets(1, 0, 1), sets(2, 2, 3), Restore(4, 5, 6), is_now(1)],
         # done when the restore was over
         [sets(1, 0, 1), Restore(0, 5, 6), sets(2, 6, 8), is_now(1)],
+    ],
+    "vanished": [
+        # the request to delete it was refused in the end
+        [created(), deleted(outcome=INFO)._replace(completed=NEVER), deleted(outcome=FAIL)],
     ],
     "outdated": [
         [metadata("head", 2, 9, "x"), metadata("one", 2, 8, "y")],
@@ -128,6 +140,11 @@ LAWFUL: list[list[Op]] = [
     [sets(1, 0, 1, INFO), sets(2, 2, 3), is_now(1)],
     [sets(1, 0, 1), sets(2, 2, 3, INFO), is_now(1)],
     [sets(1, 0, 1), sets(2, 2, 3, INFO), is_now(2)],
+    # who has asked for it was killed
+    [begins(1, 0), sets(1, 0, 1), begins(2, 2), is_now(1)],
+    [begins(1, 0), sets(1, 0, 1), begins(2, 2), is_now(2)],
+    [ALL, cut(2, INFO)._replace(completed=NEVER), final([2], [12]), Bounds(HERE, 2, 3)],
+    [created(), deleted(outcome=INFO)._replace(completed=NEVER)],
     # nobody knows that any was done
     [sets(1, 0, 1, INFO), is_now("the default")],
     [is_now("the default")],

@@ -3,12 +3,13 @@
 import signal
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from tests.harness.nodes import HEAD, ActorProcess, Nodes
+from tests.harness.nodes import HEAD, ActorProcess, Nodes, send_signal
 from tests.soak.cluster import DIRS_A_NODE, OTHERS
 from tests.soak.disks import SmallDisk
 from tests.soak.history import DRAIN, START, STOP, UNDRAIN, Fault, Writer, read
@@ -16,7 +17,8 @@ from tests.soak.mending import Mender
 from tests.soak.nemesis import Nemesis
 from tests.soak.node_orders import NodeOrders
 from tests.soak.old_metadata import OldMetadata
-from tests.soak.schedule import Planned
+from tests.soak.outage import Outage
+from tests.soak.schedule import KILL_HEAD, Planned
 from tests.soak.workers import Workers
 from tests.unit.soak import test_node_orders
 from tests.unit.soak.test_mending import Broker
@@ -72,6 +74,27 @@ class FakeDisk:
         self._done.append("make room")
 
 
+class FakeOutage:
+    """All nodes are lost, and come back."""
+
+    def __init__(self, done: list[str]) -> None:
+        self._done = done
+
+    def strike(
+        self,
+        chance: float,
+        for_s: float,
+        *,
+        can_change: bool,
+        returns: Callable[[], None],
+        meanwhile: Callable[[], None],
+    ) -> str:
+        self._done.append("lose all")
+        returns()
+        meanwhile()
+        return "a change" if can_change else "nothing"
+
+
 class Stage:
     """A nemesis, and all that it can strike."""
 
@@ -93,6 +116,7 @@ class Stage:
             mender=self.mender,
             orders=self.orders,
             old_metadata=OldMetadata(folder / "kept"),
+            outage=cast(Outage, FakeOutage(self.nodes.done)),
         )
 
     def obey(self) -> list[str]:
@@ -120,6 +144,38 @@ def test_a_node_whose_raylet_has_ended_by_itself_is_started_again(tmp_path: Path
     stage.nemesis.revive()
     stage.nemesis.revive()
     assert stage.nodes.done == ["forget one", "add one"]
+
+
+ALL_RETURN = [("return", name) for name in (HEAD, *OTHERS)]
+
+
+def test_when_the_head_is_lost_all_nodes_return(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Planned(0, KILL_HEAD, 0.5, 0))
+    assert stage.run() == [*ALL_RETURN, (KILL_HEAD, "head, behind a change")]
+    assert stage.nodes.done == ["lose all"]
+
+
+def test_a_node_that_was_away_when_the_head_is_lost_is_not_started_twice(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Planned(0, "kill-node", 0.6, 60), Planned(0, KILL_HEAD, 0.5, 0))
+    assert stage.run()[0] == ("kill-node", "two")
+    assert stage.nodes.done == ["kill two", "lose all"]
+
+
+def test_a_disk_that_is_full_when_the_head_is_lost_has_room_at_the_end(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Planned(0, "fill-disk", 0.9, 60), Planned(0, KILL_HEAD, 0.5, 0))
+    stage.run()
+    assert stage.nodes.done == ["fill", "lose all", "make room"]
+
+
+def test_nothing_is_changed_before_the_loss_of_the_head_while_the_controller_stands_still(
+    tmp_path: Path,
+) -> None:
+    stage = Stage(tmp_path, Planned(0, "pause-controller", 0.5, 60), Planned(0, KILL_HEAD, 0.5, 0))
+    with Controller(stage) as controller:
+        told = stage.run()
+        send_signal(controller.process.pid, signal.SIGCONT)
+    assert told[-1] == (KILL_HEAD, "head, behind nothing")
+    assert "resume" not in dict(told), "its process has ended, and its pid may be another one's"
 
 
 def test_a_disk_that_is_full_has_room_at_the_end(tmp_path: Path) -> None:
