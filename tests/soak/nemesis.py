@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.harness.nodes import HEAD, ActorProcess, Nodes, send_signal
-from tests.soak.cluster import DIRS_A_NODE, OTHERS
+from tests.soak.cluster import OTHERS
 from tests.soak.disks import SmallDisk, put_back, take_away
 from tests.soak.history import DRAIN, RETURN, START, STOP, UNDRAIN, Fault, Writer
 from tests.soak.mending import Mender
 from tests.soak.node_orders import NodeOrders
-from tests.soak.old_metadata import OldMetadata
+from tests.soak.old_metadata import OldMetadata, newest_metadata
 from tests.soak.outage import Outage
 from tests.soak.schedule import CALM, KILL_HEAD, PAIRS, Planned
 from tests.soak.workers import Workers
@@ -29,11 +29,12 @@ VICTIMS = {
     "pause-log": ("LogActor",),
     "pause-manager": ("LogManager",),
     "pause-controller": ("Controller",),
+    "lose-metadata": ("Controller",),
     "old-metadata": ("Controller",),
 }
 PEACE_S = 2.0
 # Second halves of faults.
-RESUME, KILL_SECOND = "resume", "kill-second"
+RESUME, KILL_SECOND, MAKE_ROOM, PUT_BACK = "resume", "kill-second", "make-room", "put-back"
 # They come to nothing when Ray has ended.
 OF_PROCESSES = (RESUME, KILL_SECOND, RETURN)
 # How often it is looked whether a raylet has ended by itself.
@@ -63,12 +64,16 @@ class Nemesis:
         mender: Mender,
         orders: NodeOrders,
         old_metadata: OldMetadata,
+        are_in_sync: Callable[[], bool],
         outage: Outage,
     ) -> None:
-        """``small_disks``: those that can be filled, by the name of their node."""
+        """``small_disks``: those that can be filled, by the name of their node.
+
+        ``are_in_sync``: whether all copies of the metadata are.
+        """
         self._nodes, self._workers, self._planned, self._writer = nodes, workers, planned, writer
         self._small_disks, self._mender, self._orders = small_disks, mender, orders
-        self._old_metadata, self._outage = old_metadata, outage
+        self._old_metadata, self._are_in_sync, self._outage = old_metadata, are_in_sync, outage
         self.missed: Counter[str] = Counter()
         self._later: list[Later] = []
         self._strikes: dict[str, Callable[[Planned], str | None]] = {
@@ -81,6 +86,7 @@ class Nemesis:
             "drain-node": partial(self._order, DRAIN, UNDRAIN),
             "fill-disk": self._fill_disk,
             "lose-disk": self._lose_disk,
+            "lose-metadata": self._lose_metadata,
             "old-metadata": self._put_old_metadata,
         }
 
@@ -197,7 +203,7 @@ class Nemesis:
 
     def _order(self, order: str, undo: str, fault: Planned) -> str | None:
         """Nobody while an earlier order has not taken effect, or while a node is away."""
-        if self._orders.waiting or not all(self._is_up(name) for name in OTHERS):
+        if not self._is_whole():
             return None
         name = pick((HEAD, *OTHERS), fault.pick)
         self._orders.give(order, name)
@@ -215,24 +221,48 @@ class Nemesis:
         name = pick(sorted(self._small_disks), fault.pick)
         disk = self._small_disks[name]
         disk.fill()
-        self._plan(fault.for_s, "make-room", name, disk.make_room)
+        self._plan(fault.for_s, MAKE_ROOM, name, disk.make_room)
         return name
 
     def _lose_disk(self, fault: Planned) -> str | None:
-        """Not of the head: the metadata has one copy, and is on one of its dirs."""
-        name = pick([f"{name}/{dir}" for name in OTHERS for dir in DIRS_A_NODE], fault.pick)
-        node, _, dir = name.partition("/")
-        path = Path(self._nodes.log_dirs(node)[DIRS_A_NODE.index(dir)])
-        take_away(path)
+        """Not of the head, whose disk may be full: its dirs are for ``_lose_metadata``."""
+        log_dirs = [Path(path) for name in OTHERS for path in self._nodes.log_dirs(name)]
+        return self._lose(log_dirs[int(fault.pick * len(log_dirs))], fault.for_s)
+
+    def _lose(self, log_dir: Path, for_s: float) -> str:
+        take_away(log_dir)
 
         def come_back() -> None:
-            put_back(path)
-            self._mender.watch(path)
+            put_back(log_dir)
+            self._mender.watch(log_dir)
 
-        self._plan(fault.for_s, "put-back", name, come_back)
+        name = f"{log_dir.parent.name}/{log_dir.name}"
+        self._plan(for_s, PUT_BACK, name, come_back)
         return name
 
     # -- the metadata ------------------------------------------------------------------------------
+
+    def _lose_metadata(self, fault: Planned) -> str | None:
+        """Nobody while anything else is away, or any copy is not in sync.
+
+        The Controller writes on to the files that it has open. Who is killed finds them no more.
+        """
+        controller = pick_victim(self._nodes.actors(), fault.kind, 0.0)
+        is_quiet = all(later.what == MAKE_ROOM for later in self._later)
+        if controller is None or not is_quiet or not self._is_whole() or not self._are_in_sync():
+            return None
+        folder = newest_metadata(self._nodes.log_dirs(controller.node))
+        if folder is None:
+            return None
+        name = self._lose(folder.parent, fault.for_s)
+        if fault.pick < 0.5:
+            return name
+        send_signal(controller.pid, signal.SIGKILL)
+        return f"{name}, {_named(controller)}"
+
+    def _is_whole(self) -> bool:
+        """Whether all nodes are up and obey what was ordered of them."""
+        return not self._orders.waiting and all(self._is_up(name) for name in OTHERS)
 
     def keep_metadata(self) -> None:
         """A copy of now, unless there is an older one that was not put in place yet."""
@@ -244,8 +274,7 @@ class Nemesis:
     def _put_old_metadata(self, fault: Planned) -> str | None:
         """Nobody while anything is away, since its copy of the metadata may be missed then."""
         controller = pick_victim(self._nodes.actors(), fault.kind, fault.pick)
-        is_all_there = all(self._is_up(name) for name in OTHERS)
-        if self._later or self._orders.waiting or controller is None or not is_all_there:
+        if self._later or controller is None or not self._is_whole():
             return None
         if not self._old_metadata.is_there:
             return None

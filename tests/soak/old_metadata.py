@@ -27,7 +27,7 @@ class OldMetadata:
 
         The one from before is kept then.
         """
-        source = _newest(log_dirs)
+        source = newest_metadata(log_dirs)
         if source is None:
             return False
         new = self._copy.with_name(f"{self._copy.name}.new")
@@ -48,7 +48,7 @@ class OldMetadata:
 
         ``stop`` and ``end``: the process that writes there.
         """
-        place = _newest(log_dirs)
+        place = newest_metadata(log_dirs)
         if place is None:
             return None
         beside = place.parent.parent  # on the same disk, so that a rename is enough
@@ -65,7 +65,7 @@ class OldMetadata:
         return place
 
 
-def _newest(log_dirs: Sequence[str]) -> Path | None:
+def newest_metadata(log_dirs: Sequence[str]) -> Path | None:
     """The folder that was written last. A dir that was away may have one of long ago."""
     folders = [Path(log_dir) / str(METADATA_PARTITION) for log_dir in log_dirs]
     return max((one for one in folders if one.is_dir()), key=_written_at, default=None)

@@ -147,6 +147,7 @@ class _Run:
                 mender=mender,
                 orders=self._orders,
                 old_metadata=OldMetadata(self._folder / "old-metadata"),
+                are_in_sync=_are_in_sync,
                 outage=outage,
             )
             self._torment(nemesis, workers)
@@ -383,6 +384,13 @@ def _unwell_metadata() -> str | None:
         if not copy.is_in_sync:
             return f"the metadata of node {copy.node[:8]}: {copy.problem or f'it has {copy.end}'}"
     return None
+
+
+def _are_in_sync() -> bool:
+    try:
+        return _unwell_metadata() is None
+    except RaylogError:
+        return False
 
 
 def _connected() -> Broker:

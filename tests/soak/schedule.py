@@ -25,7 +25,9 @@ old-metadata      an older copy of the metadata replaces that on the Controller'
                   Controller is killed, as when an old disk comes back. Directly behind a calm, when
                   the copies of the other nodes have everything
 lose-disk         a log dir is gone, and a file in its place, for up to half a minute; then it is
-                  put back, and an operator says so
+                  put back, and an operator says so. Not of the head
+lose-metadata     the same with the log dir of the Controller's metadata, while the copies of other
+                  nodes are in sync; half of the times the Controller is killed, too
 ================  ==================================================================================
 """
 
@@ -51,6 +53,7 @@ WEIGHTS = {
     "drain-node": 1,
     "fill-disk": 2,
     "lose-disk": 2,
+    "lose-metadata": 2,
     "old-metadata": 6,  # of the few that come directly behind a calm
 }
 # Of which kinds the two of a kill-pair are.
@@ -75,14 +78,22 @@ LASTS_S = {
     "drain-node": (3.0, 12.0),
     "fill-disk": (2.0, 30.0),
     "lose-disk": (2.0, 30.0),
+    "lose-metadata": (2.0, 30.0),
 }
 # They may last longer than it takes until the next calm.
-LONG = ("pause-manager", "pause-controller", "pause-raylet", "fill-disk", "lose-disk")
+LONG = (
+    "pause-manager",
+    "pause-controller",
+    "pause-raylet",
+    "fill-disk",
+    "lose-disk",
+    "lose-metadata",
+)
 # One of each group at a time. Of the first group: one node at most is away, or gets no partitions.
 ALONE = (
     ("kill-node", "pause-raylet", "stop-node", "drain-node"),
     ("fill-disk",),
-    ("lose-disk",),
+    ("lose-disk", "lose-metadata"),
 )
 # A machine that is too slow for the schedule would never serve: now and then all must heal before
 # it goes on.

@@ -106,6 +106,7 @@ class Stage:
         self.orders = NodeOrders(
             self.operator, self.nodes.node_id, Writer(folder / "orders.history")
         )
+        self.are_in_sync = True
         disks = {"two": cast(SmallDisk, FakeDisk(self.nodes.done))} if can_fill else {}
         self.nemesis = Nemesis(
             cast(Nodes, self.nodes),
@@ -116,6 +117,7 @@ class Stage:
             mender=self.mender,
             orders=self.orders,
             old_metadata=OldMetadata(folder / "kept"),
+            are_in_sync=lambda: self.are_in_sync,
             outage=cast(Outage, FakeOutage(self.nodes.done)),
         )
 
@@ -289,4 +291,39 @@ def test_while_anything_is_away_the_metadata_stays(tmp_path: Path, kind: str) ->
     with Controller(stage) as controller:
         stage.run()
         assert stage.nemesis.missed == {"old-metadata": 1}
+        assert controller.process.poll() is None
+
+
+@pytest.mark.parametrize(("pick", "is_killed"), [(0.2, False), (0.8, True)])
+def test_the_log_dir_of_the_metadata_is_lost_and_put_back(
+    tmp_path: Path, pick: float, is_killed: bool
+) -> None:
+    stage = Stage(tmp_path, Planned(0, "lose-metadata", pick, 60))
+    with Controller(stage) as controller:
+        (controller.metadata / "file").touch()
+        (_, target), returned = stage.run()
+        assert returned == ("put-back", "head/a")
+        assert target.startswith("head/a")
+        assert (controller.metadata / "file").exists()
+        if is_killed:
+            assert controller.process.wait(60) == -signal.SIGKILL
+        else:
+            assert controller.process.poll() is None
+
+
+@pytest.mark.parametrize("kind", ["kill-node", "stop-node", "lose-disk", "pause-manager"])
+def test_while_anything_is_away_the_metadata_is_not_lost(tmp_path: Path, kind: str) -> None:
+    stage = Stage(tmp_path, Planned(0, kind, 0.5, 60), Planned(0, "lose-metadata", 0.5, 0))
+    with Controller(stage) as controller:
+        stage.nodes.alive.append(ActorProcess(HEAD, controller.process.pid, "LogManager"))
+        stage.run()
+        assert stage.nemesis.missed == {"lose-metadata": 1}
+
+
+def test_the_last_copy_of_the_metadata_is_not_lost(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Planned(0, "lose-metadata", 0.5, 60))
+    stage.are_in_sync = False
+    with Controller(stage) as controller:
+        stage.run()
+        assert stage.nemesis.missed == {"lose-metadata": 1}
         assert controller.process.poll() is None
