@@ -1,8 +1,9 @@
 """The cluster of a run: three nodes on this machine, each with two log dirs of its own.
 
-The head holds Ray's own state (its GCS) and the Controller's log. It is not killed whole: Ray
-outlives its GCS only with an external store (Redis), which this cluster does not have. The others
-are killed, and come back with their dirs under a new node id.
+The head holds Ray's own state (its GCS), and the Controller begins there. Ray outlives its GCS only
+with an external store (Redis), which this cluster does not have: when the head is killed all of Ray
+is started again (``outage.py``). The others are killed one by one, and come back with their dirs
+under a new node id.
 """
 
 from collections.abc import Iterator
