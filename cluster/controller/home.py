@@ -346,48 +346,59 @@ def bring_home(reach: Reach, fs: FileSystem, clock: Clock, home: Home, survey: S
         return home
     source = found_at(home, survey.dirs)
     assert source.copy is not None, "it was chosen"
-    target = _target(survey, source)
     content = content_of(reach, source)
     end = content.first + sum(1 for _ in content.values())
     if end != source.copy.end:
         why = f"it had {source.copy.end} records when it was found, and has {end} now"
         raise LogMissing(str(source), why)
     reach.release(survey.own)
-    try:
-        put_copy(
-            fs,
-            clock,
-            target.path,
-            content.batches,
-            is_outdated=target.copy is not None,
-            begin=content.begin,
-        )
-    except InvalidLogDir as error:
-        raise _no_place(error) from error
+    log_dir = _put(fs, clock, survey, source, content)
     if source.copy.in_sync is None:
         reach.set_aside(source)
-    return replace(home, node_id=survey.own, log_dir=target.path)
+    return replace(home, node_id=survey.own, log_dir=log_dir)
 
 
-def _target(survey: Survey, source: SurveyedDir) -> SurveyedDir:
-    """Where it goes on the own node: where a copy is already, or else into the first log dir."""
-    own = [entry for entry in survey.dirs if entry.node_id == survey.own]
-    assert source.copy is not None
-    cluster_id = source.copy.cluster_id
-    for entry in own:
-        if entry.copy is not None:
-            return entry
-    for entry in own:
-        if not entry.problem and entry.cluster_id in (None, cluster_id):
-            return entry
-    for entry in own:
-        if entry.has_metadata and entry.cluster_id == cluster_id:  # it is damaged
-            return entry
-    raise _no_place(survey.errors.get(survey.own) or "none of its log dirs can be used")
-
-
-def _no_place(why: object) -> NoLogDirs:
-    return NoLogDirs(
+def _put(
+    fs: FileSystem, clock: Clock, survey: Survey, source: SurveyedDir, content: CopyContent
+) -> str:
+    """Put it into the best log dir of the own node that can be one; returns which."""
+    why: object = survey.errors.get(survey.own) or "none of its log dirs can be used"
+    for target in _targets(survey, source):
+        try:
+            put_copy(
+                fs,
+                clock,
+                target.path,
+                content.batches,
+                is_outdated=target.copy is not None,
+                begin=content.begin,
+            )
+            return target.path
+        except InvalidLogDir as error:
+            why = error
+    raise NoLogDirs(
         f"Ray has started the Controller on a node that has no log dir for the metadata ({why}); "
         "`raylog stop` and `raylog start` put it on the node that has the newest copy"
     )
+
+
+def _targets(survey: Survey, source: SurveyedDir) -> list[SurveyedDir]:
+    """Where it may go on the own node, the best first.
+
+    Where a copy is already; into another log dir of the cluster; into one of no cluster, which may
+    be the empty mount point of a disk that is lost; where damaged metadata is.
+    """
+    own = [entry for entry in survey.dirs if entry.node_id == survey.own]
+    assert source.copy is not None, "it was chosen"
+    cluster_id = source.copy.cluster_id
+    usable = [entry for entry in own if entry.copy is None and not entry.problem]
+    return [
+        *(entry for entry in own if entry.copy is not None),
+        *(entry for entry in usable if entry.cluster_id == cluster_id),
+        *(entry for entry in usable if entry.cluster_id is None),
+        *(
+            entry
+            for entry in own
+            if entry.problem and entry.has_metadata and entry.cluster_id == cluster_id
+        ),
+    ]

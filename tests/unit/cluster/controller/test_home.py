@@ -55,7 +55,10 @@ def directory_of(node: str) -> str:
 
 
 class Nodes:
-    """Nodes with a log dir each, all of them in one memory, and the LogManagers that are up."""
+    """Nodes with a log dir each, all of them in one memory, and the LogManagers that are up.
+
+    ``more``: other log dirs of the own node.
+    """
 
     def __init__(self, *nodes: str, own: str = "a") -> None:
         self.fs = MemoryFileSystem()
@@ -67,6 +70,7 @@ class Nodes:
         self.left: list[Mark] = []
         self.looked_at: list[str] = []
         self.locks: dict[str, Lock] = {}  # of copies that LogManagers have open
+        self.more: list[str] = []
         self.nodes = list(nodes)
         for node in nodes:
             self.fs.make_dir(f"/{node}")
@@ -169,8 +173,9 @@ class Nodes:
     def _look(self, node: str, tries_locks: bool) -> Iterable[SurveyedDir]:
         if node in self.errors:
             return []
+        paths = [f"/{node}", *(self.more if node == self.own else ())]
         surveyor = Surveyor(self.fs)
-        return surveyor.survey(f"ray-{node}", [f"/{node}"], node=node, tries_locks=tries_locks)
+        return surveyor.survey(f"ray-{node}", paths, node=node, tries_locks=tries_locks)
 
     def batches(self, entry: SurveyedDir) -> Sequence[bytes]:
         self.release(entry.node_id)
@@ -379,6 +384,49 @@ def test_a_node_without_a_log_dir_for_it_cannot_have_the_controller() -> None:
     with pytest.raises(NoLogDirs, match=r"/a.*`raylog stop` and"):
         nodes.begin()
     assert nodes.names("b") == [METADATA], "it stays where it is"
+
+
+def lose_the_log_dir_of_the_metadata() -> Nodes:
+    """The own node has another log dir of the cluster, and a second node has a copy."""
+    nodes = Nodes("a", "b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("a", "b")
+    nodes.has_manager("b", idle_ms=0)
+    for name in (METADATA, "meta.properties"):
+        nodes.fs.rename(f"/a/{name}", f"/gone-{name}")
+    nodes.fs.make_dir("/a2")
+    write_meta(nodes.fs, "/a2", MetaProperties("cluster-1", 1, directory_of("z")))
+    nodes.more = ["/a2"]
+    return nodes
+
+
+def test_the_copy_is_brought_into_a_log_dir_of_the_cluster_and_not_into_an_empty_mount_point() -> (
+    None
+):
+    nodes = lose_the_log_dir_of_the_metadata()
+    assert nodes.begin() == "/a2"
+    assert nodes.names("a2") == [METADATA]
+    assert nodes.fs.list_dir("/a") == []
+
+
+def test_no_folder_is_made_for_the_copy_where_a_log_dir_has_gone() -> None:
+    nodes = lose_the_log_dir_of_the_metadata()
+    nodes.fs.remove_dir("/a")
+    assert nodes.begin() == "/a2"
+    assert not nodes.fs.exists("/a")
+
+
+@pytest.mark.parametrize("is_of_cluster", [True, False])
+def test_where_a_log_dir_can_be_none_the_copy_is_brought_into_the_next_one(
+    is_of_cluster: bool,
+) -> None:
+    nodes = lose_the_log_dir_of_the_metadata()
+    nodes.fs.remove_dir("/a")
+    nodes.fs.write_file("/a", b"a disk was here")
+    if not is_of_cluster:
+        nodes.fs.remove("/a2/meta.properties")
+    assert nodes.begin() == "/a2"
+    assert nodes.names("a2") == [METADATA]
 
 
 # -- the lost Controller ---------------------------------------------------------------------------
