@@ -188,6 +188,18 @@ class Nodes:
             send_signal(process.pid, signal.SIGKILL)
         psutil.wait_procs(processes, END_S)
 
+    def lose_head(self) -> None:
+        """``crash`` the head, and disconnect this process.
+
+        Ray may end a driver whose raylet is dead. So this process leaves before, and the head's
+        actors stand still meanwhile.
+        """
+        for one in self.actors():
+            if one.node == HEAD:
+                send_signal(one.pid, signal.SIGSTOP)
+        ray.shutdown()
+        self.crash(HEAD)
+
     def has_ended(self, name: str) -> bool:
         """Whether the node's raylet has ended by itself.
 
@@ -201,10 +213,6 @@ class Nodes:
         node = self._nodes.pop(name)
         with suppress(Exception):
             self.cluster.remove_node(node, allow_graceful=False)
-
-    def leave(self) -> None:
-        """Disconnect this process, which does not outlive Ray's head for long."""
-        ray.shutdown()
 
     def end(self) -> None:
         """End every process at once, as a loss of power would. ``begin`` may follow."""

@@ -31,8 +31,7 @@ def test_what_was_answered_directly_before_the_head_was_lost_is_there(
         for n in range(RECORDS):
             producer.send("before", b"%d" % n, partition=n % 4)
     broker.create_topic("last")
-    nodes.crash(HEAD)
-    nodes.leave()
+    nodes.lose_head()
     nodes.crash("one")
     nodes.end()
 

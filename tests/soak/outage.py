@@ -85,8 +85,8 @@ class Outage:
         return changed
 
     def _kill(self, for_s: float) -> None:
-        self._nodes.crash(HEAD)
-        self._nodes.leave()
+        self._workers.abandon()
+        self._nodes.lose_head()
         time.sleep(for_s)
         for name in self._nodes.names:
             if name != HEAD:

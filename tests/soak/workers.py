@@ -32,6 +32,7 @@ class Workers:
         """``told``: what they must know; Ray's address may be another one after a while."""
         self._folder, self._told, self._last = folder, told, READER
         self._running: list[Running] = []
+        self._abandoned: list[Running] = []
         self._lock = threading.Lock()  # ``dead`` is asked in another thread
 
     def __enter__(self) -> Self:
@@ -41,14 +42,20 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         self.kill_all()
 
+    def abandon(self) -> None:
+        """Ray has ended: from now on some may end by themselves, and all must be killed."""
+        with self._lock:
+            self._abandoned += self._running
+            self._running.clear()
+
     def kill_all(self) -> None:
         """SIGKILL all, also who makes topics: Ray has ended, and nobody outlives it."""
-        with self._lock:
-            for worker in self._running:
-                worker.process.kill()
-            for worker in self._running:
-                worker.process.wait()
-            self._running.clear()
+        self.abandon()
+        for worker in self._abandoned:
+            worker.process.kill()
+        for worker in self._abandoned:
+            worker.process.wait()
+        self._abandoned.clear()
 
     def start_again(self) -> None:
         """Start one of each role."""

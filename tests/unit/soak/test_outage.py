@@ -15,7 +15,7 @@ from tests.soak.outage import Outage
 from tests.soak.workers import Workers
 
 EARLY, LATE = 0.01, 0.06
-BEFORE = ["rest", "change", "crash head", "leave"]
+BEFORE = ["rest", "change", "abandon workers", "lose head"]
 DOWN = ["crash one", "crash two", "kill workers", "end", "return"]
 UP = ["add one", "add two"]
 
@@ -31,8 +31,8 @@ class Cluster:
     def crash(self, name: str) -> None:
         self.done.append(f"crash {name}")
 
-    def leave(self) -> None:
-        self.done.append("leave")
+    def lose_head(self) -> None:
+        self.done.append("lose head")
 
     def end(self) -> None:
         self.done.append("end")
@@ -42,6 +42,9 @@ class Cluster:
 
     def add(self, name: str) -> None:
         self.done.append(f"add {name}")
+
+    def abandon(self) -> None:
+        self.done.append("abandon workers")
 
     def kill_all(self) -> None:
         self.done.append("kill workers")
