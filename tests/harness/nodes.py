@@ -9,7 +9,7 @@ that hangs is found as well.
 import os
 import re
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -90,7 +90,7 @@ class Nodes:
             **self._arguments(HEAD, HEAD, HEAD),
         }
         self._make_address_folder()
-        self._cluster = Cluster(initialize_head=True, head_node_args=head)
+        self._cluster = self._patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
         self._nodes[HEAD] = self._cluster.head_node
         ray.init(self.address, log_to_driver=False, logging_level="ERROR")
 
@@ -158,20 +158,26 @@ class Nodes:
         Its disks and its label are those of its name unless others are given.
         """
         arguments = self._arguments(name, disk or name, label or name)
-        for attempts_left in reversed(range(START_ATTEMPTS)):
-            try:
-                self._nodes[name] = self.cluster.add_node(**arguments)
-                break
-            except Exception:
-                if not attempts_left:
-                    raise
-                self._end_half_started()
+        self._nodes[name] = self._patiently(lambda: self.cluster.add_node(**arguments))
         return str(self._nodes[name].node_id)
 
+    def _patiently(self, start: Callable[[], Any]) -> Any:
+        for _ in range(START_ATTEMPTS - 1):
+            try:
+                return start()
+            except Exception:
+                self._end_half_started()
+        return start()
+
     def _end_half_started(self) -> None:
-        known = {_raylet(node).pid for node in self._nodes.values()}
+        known = {
+            info.process.pid
+            for node in self._nodes.values()
+            for infos in node.all_processes.values()
+            for info in infos
+        }
         for child in psutil.Process().children():
-            if child.name() == "raylet" and child.pid not in known:
+            if child.name() in ("raylet", "gcs_server") and child.pid not in known:
                 child.kill()
 
     def kill(self, name: str) -> None:
