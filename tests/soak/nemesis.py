@@ -65,15 +65,18 @@ class Nemesis:
         orders: NodeOrders,
         old_metadata: OldMetadata,
         are_in_sync: Callable[[], bool],
+        have_all_copies_all: Callable[[], bool],
         outage: Outage,
     ) -> None:
         """``small_disks``: those that can be filled, by the name of their node.
 
-        ``are_in_sync``: whether all copies of the metadata are.
+        ``are_in_sync``: whether all copies of the metadata are, by the Controller's word.
+        ``have_all_copies_all``: the same by what lies on the disks, and none is being left out.
         """
         self._nodes, self._workers, self._planned, self._writer = nodes, workers, planned, writer
         self._small_disks, self._mender, self._orders = small_disks, mender, orders
-        self._old_metadata, self._are_in_sync, self._outage = old_metadata, are_in_sync, outage
+        self._old_metadata, self._are_in_sync = old_metadata, are_in_sync
+        self._have_all_copies_all, self._outage = have_all_copies_all, outage
         self.missed: Counter[str] = Counter()
         self._later: list[Later] = []
         self._strikes: dict[str, Callable[[Planned], str | None]] = {
@@ -281,6 +284,8 @@ class Nemesis:
         place = self._old_metadata.put_in_place(
             self._nodes.log_dirs(controller.node),
             stop=partial(send_signal, controller.pid, signal.SIGSTOP),
+            have_others_all=self._have_all_copies_all,
+            go_on=partial(send_signal, controller.pid, signal.SIGCONT),
             end=partial(send_signal, controller.pid, signal.SIGKILL),
         )
         return None if place is None else f"{place}, {_named(controller)}"

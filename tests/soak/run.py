@@ -17,8 +17,11 @@ import raylog
 from raylog.actors.metadata_history import DIGEST_BYTES
 from raylog.actors.runtime.calls import Call
 from raylog.cluster.broker import Broker
+from raylog.cluster.controller.copies import SurveyedDir
+from raylog.cluster.controller.ray_reach import RayNotes
 from raylog.cluster.controller.stub import find_controller
 from raylog.cluster.controller.surveying import Surveyor
+from raylog.cluster.controller.witness import Witness
 from raylog.storage.errors import InvalidConfig, RaylogError
 from raylog.storage.files import RealFileSystem
 from raylog.storage.state.properties import PARTITION_METADATA
@@ -47,7 +50,7 @@ from tests.soak.mending import Mender
 from tests.soak.nemesis import Nemesis
 from tests.soak.node_orders import NodeOrders
 from tests.soak.obeying import RECOVERY_S
-from tests.soak.old_metadata import OldMetadata
+from tests.soak.old_metadata import OldMetadata, have_all
 from tests.soak.outage import Outage
 from tests.soak.plan import BROKER, TOPICS, Stable
 from tests.soak.schedule import Planned
@@ -148,6 +151,7 @@ class _Run:
                 orders=self._orders,
                 old_metadata=OldMetadata(self._folder / "old-metadata"),
                 are_in_sync=_are_in_sync,
+                have_all_copies_all=self._have_all_copies_all,
                 outage=outage,
             )
             self._torment(nemesis, workers)
@@ -351,16 +355,26 @@ class _Run:
                 break
         me.writer.write(Bounds(partition, me.patiently(lambda: offset(EARLIEST)), end_behind))
 
-    def _tell_metadata(self) -> None:
+    def _surveyed(self) -> list[SurveyedDir]:
         surveyor = Surveyor(RealFileSystem())
-        for name in (HEAD, *OTHERS):
-            for found in surveyor.survey("", self._nodes.log_dirs(name), node=name):
-                if found.problem:
-                    self._problems.append(f"{found.path}: {found.problem}")
-                elif found.copy is not None:
-                    epoch, end = found.copy.controller_epoch, found.copy.end
-                    digest = found.copy.digests[-DIGEST_BYTES:].hex()
-                    self._me.writer.write(MetadataAtEnd(name, epoch, end, digest))
+        return [
+            found
+            for name in (HEAD, *OTHERS)
+            for found in surveyor.survey("", self._nodes.log_dirs(name), node=name)
+        ]
+
+    def _have_all_copies_all(self) -> bool:
+        marks = Witness(RayNotes(), NAMESPACE, "").marks()
+        return have_all(self._surveyed(), marks, len((HEAD, *OTHERS)))
+
+    def _tell_metadata(self) -> None:
+        for found in self._surveyed():
+            if found.problem:
+                self._problems.append(f"{found.path}: {found.problem}")
+            elif found.copy is not None:
+                epoch, end = found.copy.controller_epoch, found.copy.end
+                digest = found.copy.digests[-DIGEST_BYTES:].hex()
+                self._me.writer.write(MetadataAtEnd(found.node, epoch, end, digest))
 
     def _verify(self) -> None:
         fs = RealFileSystem()

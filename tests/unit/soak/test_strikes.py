@@ -118,6 +118,7 @@ class Stage:
             orders=self.orders,
             old_metadata=OldMetadata(folder / "kept"),
             are_in_sync=lambda: self.are_in_sync,
+            have_all_copies_all=lambda: True,
             outage=cast(Outage, FakeOutage(self.nodes.done)),
         )
 
