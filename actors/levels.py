@@ -21,10 +21,9 @@ from raylog.storage.wire import RELEASE, message
 
 FIRST_LEVEL = 1
 # From it on the metadata log may begin behind its first record, with a snapshot of what was before.
-# No release writes it yet.
 CHAINED_LEVEL = 2
 # A level -> the first release that knows it.
-RELEASES = {FIRST_LEVEL: "0.1.0"}
+RELEASES = {FIRST_LEVEL: "0.1.0", CHAINED_LEVEL: "0.1.0"}
 
 
 @message

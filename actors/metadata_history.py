@@ -69,6 +69,7 @@ class MetadataHistory:
     """The records of one copy, from the first one on, or from ``begin``. 8 bytes of each are kept.
 
     ``cluster_id``: of the cluster whose metadata it is; empty while it has no record.
+    ``size_bytes``: of the values of the records from ``begin`` on.
     ``ruled_from``, ``copies_at``: as of ``HistoryPoint``. ``is_chained``: whether it can be gone on
     with from its end by who has only that point.
     """
@@ -80,6 +81,7 @@ class MetadataHistory:
         self.cluster_id = point.cluster_id
         self.ruled_from, self.copies_at = point.ruled_from, point.copies_at
         self.is_chained = begin is not None
+        self.size_bytes = 0
         self._hash = hashlib.blake2b(digest_size=DIGEST_BYTES)
         self._digests = bytearray()
         self._epochs = list(point.epochs)
@@ -98,6 +100,7 @@ class MetadataHistory:
             self._hash = hashlib.blake2b(self.digest_at(self.end), digest_size=DIGEST_BYTES)
         self._hash.update(len(value).to_bytes(8, "big") + value)
         self._digests += self._hash.digest()
+        self.size_bytes += len(value)
         self.is_chained = self.is_chained or is_chaining
 
     def _note(self, fields: Mapping[str, Any]) -> bool:

@@ -170,6 +170,12 @@ class BrokerConfig:
     log_cleaner_backoff_ms: int = integer(
         15_000, 0, MAX_LONG, "time to wait after no log needed compaction"
     )
+    metadata_log_max_record_bytes_between_snapshots: int = integer(
+        20_971_520,
+        1,
+        MAX_LONG,
+        "size of the metadata's records after which a snapshot of it is made, in bytes",
+    )
     topic_defaults: LogConfig = field(default_factory=LogConfig)
 
     @property

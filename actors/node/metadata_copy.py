@@ -486,16 +486,17 @@ def forget_before(log: Log, end: int) -> None:
     log.purge_deleted()
 
 
-def forget_needless(fs: FileSystem, log: Log, newest: SnapshotId) -> None:
+def forget_needless(fs: FileSystem, log: Log, newest: SnapshotId) -> tuple[str, ...]:
     """Remove what the snapshot before the newest has made needless, if there is one.
 
-    Raises StorageError; what is left then goes with the next one.
+    Returns why those between these two cannot be read: they stay. Raises StorageError; what is left
+    then goes with the next one.
     """
-    before = newest_snapshot(fs, log.folder, before=newest).newest
-    if before is None:
-        return
-    forget_before(log, before.point.end)
-    remove_older(fs, log.folder, before.id)
+    before, damaged = newest_snapshot(fs, log.folder, before=newest)
+    if before is not None:
+        forget_before(log, before.point.end)
+        remove_older(fs, log.folder, before.id)
+    return damaged
 
 
 def remove_folder(fs: FileSystem, folder: str) -> None:

@@ -131,6 +131,8 @@ class Lookups:
         ``copies of the metadata``: there is one, though there are several nodes.
         ``metadata``: nothing can be changed any more. ``older metadata``: the same, before somebody
         says what to do. ``metadata reserve``: it is not whole, since the disk is full.
+        ``metadata snapshot``: the last one was not made. ``damaged metadata snapshot``: one cannot
+        be read.
         ``upkeep of <Ray's node id>``: nobody removes there what is old.
         ``config of <Ray's node id>``: the node may obey an older config of the broker.
         """
@@ -142,6 +144,10 @@ class Lookups:
             problems[subject] = str(snapshot.failure)
         if snapshot.reserve_problem is not None:
             problems[describe.METADATA_RESERVE] = str(snapshot.reserve_problem)
+        if snapshot.snapshot_problem is not None:
+            problems[describe.METADATA_SNAPSHOT] = str(snapshot.snapshot_problem)
+        if snapshot.damaged_snapshots:
+            problems[describe.DAMAGED_SNAPSHOT] = "; ".join(snapshot.damaged_snapshots)
         copies = describe.missing_copies(snapshot)
         if copies:
             problems[describe.METADATA_COPIES] = copies

@@ -46,6 +46,8 @@ SILENT = "has not reported for"
 # The subjects of ``Lookups.problems``.
 METADATA = "metadata"
 METADATA_RESERVE = "metadata reserve"
+METADATA_SNAPSHOT = "metadata snapshot"
+DAMAGED_SNAPSHOT = "damaged metadata snapshot"
 OLDER_METADATA = "older metadata"
 METADATA_COPIES = "copies of the metadata"
 UPKEEP_OF = "upkeep of "
@@ -132,6 +134,8 @@ class Snapshot:
     ``node_ids``: the nodes of the Ray cluster that take part, key -> Ray's id. ``without_upkeep``:
     nodes whose logs need an upkeep actor that does not run, key -> since when. ``failure``: why
     nothing can be changed. ``reserve_problem``: why the metadata's reserve is not whole.
+    ``snapshot_problem``: why the last snapshot of the metadata was not made, or not wholly.
+    ``damaged_snapshots``: why some that lie there cannot be read.
     ``is_in_charge``: whether this Controller has its epoch. ``copies``: of the metadata, its own
     log first. ``one_copy_since_ms``: since when no node has another one that is in sync; None while
     one has. ``controller``: the key of the node that it runs on. ``now_ms``: by the clock of the
@@ -144,6 +148,8 @@ class Snapshot:
     without_upkeep: Mapping[str, int] = field(default_factory=dict)
     failure: RaylogError | None = None
     reserve_problem: RaylogError | None = None
+    snapshot_problem: RaylogError | None = None
+    damaged_snapshots: tuple[str, ...] = ()
     is_in_charge: bool = True
     copies: tuple[CopyStatus, ...] = ()
     one_copy_since_ms: int | None = None

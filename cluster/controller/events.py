@@ -19,7 +19,8 @@ class Started:
     ``least_epoch``: the highest epoch of a Controller that is known from the log dirs.
     ``accepts_older``: whether the metadata counts though a newer Controller was obeyed than it
     knows. ``history``: of the records; it belongs to the machine, too. ``directory_id``: of the
-    log dir that they lie in; empty where it has none yet. This is the first event, once.
+    log dir that they lie in; empty where it has none yet. ``damaged_snapshots``: why newer
+    snapshots than that from which it was read cannot be read. This is the first event, once.
     """
 
     desired: Desired
@@ -29,6 +30,7 @@ class Started:
     accepts_older: bool = False
     history: MetadataHistory = field(default_factory=MetadataHistory)
     directory_id: str = ""
+    damaged_snapshots: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,17 @@ class ReserveMade:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotMade:
+    """The snapshot of a ``MakeSnapshot`` is saved, or ``problem`` says why not, or not wholly.
+
+    ``damaged``: why older ones that still lie there cannot be read.
+    """
+
+    problem: RaylogError | None = None
+    damaged: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """A node's copy of the metadata has answered a push. ``token``: of the push."""
 
@@ -148,6 +161,7 @@ Event = (
     | Appended
     | AppendFailed
     | ReserveMade
+    | SnapshotMade
     | Kept
     | PushFailed
     | Whether

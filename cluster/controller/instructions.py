@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from raylog.actors.control import Orders
+from raylog.actors.metadata_history import HistoryPoint
 from raylog.cluster.controller.config_changes import ConfigChange
+from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.records import (
     DirRecord,
     NodeRecord,
@@ -62,6 +64,17 @@ class Append:
 @dataclass(frozen=True, slots=True)
 class MakeReserve:
     """Make the metadata's reserve whole, if there is room: ``ReserveMade``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeSnapshot:
+    """Save a snapshot of the metadata, before what is appended next: ``SnapshotMade``.
+
+    ``desired``: the fold of all records, which nobody changes any more. ``point``: their end.
+    """
+
+    desired: Desired = field(repr=False)
+    point: HistoryPoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,4 +157,6 @@ class Note:
     fields: Mapping[str, object] = field(default_factory=dict)
 
 
-Instruction = Append | MakeReserve | StartManager | Tell | Push | AskWhether | Answer | Note
+Instruction = (
+    Append | MakeReserve | MakeSnapshot | StartManager | Tell | Push | AskWhether | Answer | Note
+)

@@ -29,6 +29,7 @@ from raylog.cluster.controller.instructions import (
     AskWhether,
     Instruction,
     MakeReserve,
+    MakeSnapshot,
     Note,
     Push,
     StartManager,
@@ -44,6 +45,8 @@ TICK_S = 0.5
 _WARNINGS = {
     "metadata-failed",
     "metadata-reserve-given-up",
+    "metadata-snapshot-damaged",
+    "metadata-snapshot-failed",
     "older-metadata",
     "log-dir-offline",
 }
@@ -57,6 +60,9 @@ class Hands(Protocol):
 
     def make_reserve(self) -> None:
         """Make the metadata's reserve whole: ``ReserveMade`` follows."""
+
+    def make_snapshot(self, wanted: MakeSnapshot) -> None:
+        """Save a snapshot of the metadata: ``SnapshotMade`` follows."""
 
     def start_manager(self, node: str) -> None:
         """Have a LogManager run on the node with this key."""
@@ -176,6 +182,8 @@ class ControllerLoop:
             without_upkeep=self._without_upkeep,
             failure=self._machine.failure,
             reserve_problem=self._machine.reserve_problem,
+            snapshot_problem=self._machine.saving.problem,
+            damaged_snapshots=self._machine.saving.damaged,
             is_in_charge=self._machine.is_in_charge,
             copies=self._machine.copies,
             one_copy_since_ms=self._machine.one_copy_since_ms,
@@ -190,6 +198,8 @@ class ControllerLoop:
                 self._hands.append(instruction)
             case MakeReserve():
                 self._hands.make_reserve()
+            case MakeSnapshot():
+                self._hands.make_snapshot(instruction)
             case StartManager():
                 self._hands.start_manager(instruction.node)
             case Tell():

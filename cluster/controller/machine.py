@@ -51,6 +51,7 @@ from raylog.cluster.controller.events import (
     Reported,
     ReserveMade,
     Silent,
+    SnapshotMade,
     Started,
     Stopping,
     Tick,
@@ -63,6 +64,7 @@ from raylog.cluster.controller.instructions import (
     AskWhether,
     Instruction,
     MakeReserve,
+    MakeSnapshot,
     Note,
     StartManager,
     Tell,
@@ -87,6 +89,7 @@ from raylog.cluster.controller.records import (
     TopicRemovedRecord,
 )
 from raylog.cluster.controller.rolling import Digests, digests_of, lacks_record
+from raylog.cluster.controller.saving import Saving
 from raylog.cluster.controller.starts import Starts, is_left_running
 from raylog.cluster.controller.telling import Telling
 from raylog.cluster.controller.turns import Turns
@@ -108,6 +111,7 @@ class ControllerMachine:
         self._configs = Configs(config.topic_defaults)
         self._journal = Journal()
         self._following = Following()
+        self.saving = Saving()
         self._replaced: NotLeader | None = None  # this is not the Controller any more
         self._is_stopping = False
         self.counted = 0  # so many records count: all copies in sync have them
@@ -215,6 +219,8 @@ class ControllerMachine:
                 self._append_failed(event)
             case ReserveMade():
                 self._journal.reserve.made(event.problem, self._now_ms)
+            case SnapshotMade():
+                self._saved(event)
             case Kept():
                 self._following.hear(event.token, event.node, event.kept, self._now_ms)
                 self._charge.hear_record(*self._following.higher_record)
@@ -248,6 +254,9 @@ class ControllerMachine:
         self._pending.start(self.desired)
         members = dict(zip(self.desired.copy_dirs, self.desired.copies, strict=True))
         self._following.start(event.node, event.history, members, event.directory_id, self._now_ms)
+        self.saving.start(event.damaged_snapshots)
+        for why in event.damaged_snapshots:
+            self._out.append(Note(name="metadata-snapshot-damaged", fields={"why": why}))
 
     def _see(self, event: NodesSeen) -> None:
         for key in self.watched.see(event.nodes, self._now_ms):
@@ -429,6 +438,7 @@ class ControllerMachine:
         if self._journal.reserve.is_due(self._now_ms):
             self._journal.reserve.begin()
             self._out.append(MakeReserve())
+        self._save()
         self._pending.look(self._now_ms)
         self._refuse_if_failed()
         self._gather()
@@ -559,6 +569,27 @@ class ControllerMachine:
         wanted = self._pending.next(self._now_ms, may_begin=self._is_gathered)
         if wanted is not None:
             self._append(wanted.records, wanted.purpose)
+
+    # -- snapshots ---------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        """Have a snapshot made where one is due: of records that all count, and of all of them."""
+        history = self._following.history
+        is_settled = self._journal.is_free and self.counted == history.end
+        if not (self.is_in_charge and is_settled and history.is_chained):
+            return
+        most_bytes = self.config.metadata_log_max_record_bytes_between_snapshots
+        if self.saving.is_due(history.size_bytes, most_bytes, self._now_ms):
+            self.saving.begin(history.size_bytes)
+            self._out.append(MakeSnapshot(desired=self.desired.copy(), point=history.point()))
+
+    def _saved(self, event: SnapshotMade) -> None:
+        self.saving.made(event.problem, event.damaged, self._now_ms)
+        if event.problem is None:
+            self._out.append(Note(name="metadata-snapshot-made"))
+        else:
+            fields = {"why": event.problem}
+            self._out.append(Note(name="metadata-snapshot-failed", fields=fields))
 
     # -- the plan ----------------------------------------------------------------------------------
 

@@ -24,7 +24,12 @@ from typing import Any
 
 from raylog.actors.levels import LEVELS, Levels
 from raylog.actors.metadata_history import HistoryPoint, MetadataHistory
-from raylog.actors.metadata_snapshot import MetadataSnapshot, SnapshotId, write_snapshot
+from raylog.actors.metadata_snapshot import (
+    MetadataSnapshot,
+    SnapshotId,
+    newest_snapshot,
+    write_snapshot,
+)
 from raylog.actors.metadata_start import find_start
 from raylog.actors.node.metadata_copy import (
     all_batches,
@@ -275,10 +280,15 @@ class MetadataLog:
         name = SnapshotId(of.end, of.latest_epoch).file_name
         return self._fs.read_file(os.path.join(self.folder, name))
 
-    def save(self, snapshot: MetadataSnapshot) -> None:
+    def damaged_snapshots(self) -> tuple[str, ...]:
+        """Why snapshots that are newer than the newest which can be read cannot."""
+        return newest_snapshot(self._fs, self.folder).damaged
+
+    def save(self, snapshot: MetadataSnapshot) -> tuple[str, ...]:
         """Write a snapshot of all records, and remove what the one before it has made needless.
 
-        Raises StorageError; what is missing then is done with the next snapshot.
+        Returns why others that stay cannot be read. Raises StorageError; what is missing then is
+        done with the next snapshot.
         """
         if self._failed is not None:
             raise copy(self._failed)
@@ -286,7 +296,7 @@ class MetadataLog:
         write_snapshot(self._fs, self.folder, snapshot, self._clock.now_ms())
         self._newest = snapshot.point
         self._roll()
-        forget_needless(self._fs, self._log, snapshot.id)
+        return forget_needless(self._fs, self._log, snapshot.id)
 
     def _roll(self) -> None:
         """Begin a new segment: only whole ones can be removed."""

@@ -24,7 +24,14 @@ from raylog.cluster.controller.appending import Appender
 from raylog.cluster.controller.asking import Commanding, Lookups
 from raylog.cluster.controller.describe import Snapshot, has_settled, is_settled
 from raylog.cluster.controller.events import Event, NodesSeen, Started, Stopping
-from raylog.cluster.controller.instructions import Answer, Append, Push, Tell
+from raylog.cluster.controller.instructions import (
+    Answer,
+    Append,
+    MakeReserve,
+    MakeSnapshot,
+    Push,
+    Tell,
+)
 from raylog.cluster.controller.loop import ControllerLoop
 from raylog.cluster.controller.machine import ControllerMachine
 from raylog.cluster.controller.managers import LogManagers, Managers, is_passing
@@ -95,6 +102,7 @@ class ControllerShell:
             accepts_older=accepts_older,
             history=metadata.history(),
             directory_id=metadata.directory_id,
+            damaged_snapshots=metadata.damaged_snapshots(),
         )
         self._loop.handle(started)
 
@@ -111,10 +119,13 @@ class ControllerShell:
     # -- the machine's hands -----------------------------------------------------------------------
 
     def append(self, append: Append) -> None:
-        self._appender.append(append)
+        self._appender.do(append)
 
     def make_reserve(self) -> None:
-        self._appender.make_reserve()
+        self._appender.do(MakeReserve())
+
+    def make_snapshot(self, wanted: MakeSnapshot) -> None:
+        self._appender.do(wanted)
 
     def start_manager(self, node: str) -> None:
         self._managers.start_manager(node)

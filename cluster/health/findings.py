@@ -14,6 +14,7 @@ from raylog.cluster.controller.describe import (
     BEING_CREATED,
     BEING_OPENED,
     CONFIG_OF,
+    DAMAGED_SNAPSHOT,
     IS_STOPPED,
     LOOK_AGAIN,
     MANAGER_ENDS,
@@ -22,6 +23,7 @@ from raylog.cluster.controller.describe import (
     METADATA,
     METADATA_COPIES,
     METADATA_RESERVE,
+    METADATA_SNAPSHOT,
     OLDER_METADATA,
     ONLINE_AGAIN,
     SEE_LOG_DIR,
@@ -221,6 +223,7 @@ def _metadata(facts: Facts) -> Iterator[Finding]:
                 f"seconds when {2 * RESERVE_BYTES >> 20} MB are free"
             ),
         )
+    yield from _metadata_snapshots(facts)
     older = facts.problems.get(OLDER_METADATA)
     if older is not None:
         yield Finding(
@@ -259,6 +262,35 @@ def _metadata(facts: Facts) -> Iterator[Finding]:
             todo=(
                 "wait: its LogManager starts them again. If this finding stays, read the "
                 "LogManager's log (docs/OPERATIONS.md, Logs)"
+            ),
+        )
+
+
+def _metadata_snapshots(facts: Facts) -> Iterator[Finding]:
+    why = facts.problems.get(METADATA_SNAPSHOT)
+    if why is not None:
+        yield Finding(
+            severity=WARNING,
+            subject=METADATA_SNAPSHOT,
+            what=(
+                f"the last snapshot of the cluster's metadata was not made: {why}. Nothing is "
+                "lost. The metadata log grows until one is made, and a start reads all of it"
+            ),
+            todo=("make room on this disk, or repair it. The Controller tries again each minute"),
+        )
+    damaged = facts.problems.get(DAMAGED_SNAPSHOT)
+    if damaged is not None:
+        yield Finding(
+            severity=WARNING,
+            subject=METADATA_SNAPSHOT,
+            what=(
+                f"a snapshot of the cluster's metadata is damaged: {damaged}. Nothing is lost: the "
+                "Controller goes on from the one before it and the log, and makes another one"
+            ),
+            todo=(
+                "check this disk (the kernel's log, smartctl), and replace it if it fails. Leave "
+                "the files in __cluster_metadata-0 as they are: the damaged one is removed when "
+                "two more snapshots are made"
             ),
         )
 

@@ -10,6 +10,7 @@
     start a                                      have a LogManager run there
     note in-charge
     make the reserve                             of the metadata; ``play.makes_reserve()``
+    make a snapshot of 7                         of so many records; ``play.makes_snapshot()``
     push b 3-5                                   the records 3 and 4; ``play.keeps("b")``. Shown of
                                                  nodes in ``play.followed``, as are
     probe b                                      pushes without records
@@ -24,7 +25,6 @@ from raylog.actors.control import (
     Create,
     End,
     KeepOut,
-    MetadataPush,
     Move,
     ObeyConfig,
     Order,
@@ -36,7 +36,8 @@ from raylog.actors.control import (
     Stop,
 )
 from raylog.actors.levels import LEVELS
-from raylog.actors.metadata_history import MetadataHistory
+from raylog.actors.metadata_history import HistoryPoint, MetadataHistory
+from raylog.actors.metadata_snapshot import MetadataSnapshot, to_bytes
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.metadata_copy import MetadataCopy
 from raylog.cluster.controller.commands import Command, CreateTopic
@@ -51,6 +52,7 @@ from raylog.cluster.controller.events import (
     PushFailed,
     Reported,
     ReserveMade,
+    SnapshotMade,
     Started,
     Stopping,
     Tick,
@@ -64,12 +66,14 @@ from raylog.cluster.controller.instructions import (
     AskWhether,
     Instruction,
     MakeReserve,
+    MakeSnapshot,
     Note,
     Push,
     StartManager,
     Tell,
 )
 from raylog.cluster.controller.machine import ControllerMachine
+from raylog.cluster.controller.pushing import message_of
 from raylog.cluster.controller.records import (
     BrokerConfigRecord,
     ControllerRecord,
@@ -87,6 +91,7 @@ from raylog.cluster.controller.records import (
     decode,
     encode,
 )
+from raylog.cluster.controller.snapshots import desired_of, snapshot_of
 from raylog.storage.errors import DiskFull, RaylogError
 from raylog.storage.records.encode import encode_records
 from raylog.storage.testing.clock import T0, ManualClock
@@ -104,6 +109,7 @@ class Play:
         self.nodes = {node.key: node for node in nodes}
         self.disk: list[bytes] = []
         self.batches: list[tuple[int, bytes]] = []  # on the disk: first record, and its bytes
+        self.snapshots: list[MetadataSnapshot] = []  # the last two
         self.followed: set[str] = set()  # nodes whose copies of the metadata take part
         self.copies: dict[str, MetadataCopy] = {}
         self.config, self.start_id = BrokerConfig(), "start-1"  # as the broker was started
@@ -115,7 +121,13 @@ class Play:
         self.levels = LEVELS  # that the raylog of the next Controller knows
         self.begin()
 
-    def begin(self, *, accepts_older: bool = False, least_epoch: int = -1) -> None:
+    def begin(
+        self,
+        *,
+        accepts_older: bool = False,
+        least_epoch: int = -1,
+        damaged_snapshots: tuple[str, ...] = (),
+    ) -> None:
         """A new Controller reads the disk; what was on the way to and from the old one is lost.
 
         ``accepts_older``: it may be older metadata, as somebody has said. ``least_epoch``: of its
@@ -127,9 +139,15 @@ class Play:
         self.is_asking = False
         self.appending: Append | None = None
         self.is_reserve_wanted = False
-        desired = Desired()
-        for value in self.disk:
+        self.saving: MakeSnapshot | None = None
+        desired, history = Desired(), MetadataHistory()
+        if self.snapshots:
+            newest = self.snapshots[-1]
+            desired = desired_of(newest, self.levels)
+            history = MetadataHistory(begin=newest.point)
+        for value in self.disk[history.start :]:
             desired.apply(decode(value, self.levels))
+            history.add(value)
         self.does(
             Started(
                 desired=desired,
@@ -137,8 +155,9 @@ class Play:
                 folder="/metadata",
                 least_epoch=least_epoch,
                 accepts_older=accepts_older,
-                history=MetadataHistory(self.disk),
+                history=history,
                 directory_id="a1",
+                damaged_snapshots=damaged_snapshots,
             )
         )
 
@@ -177,6 +196,10 @@ class Play:
             case MakeReserve():
                 assert not self.is_reserve_wanted, "it is made already"
                 self.is_reserve_wanted = True
+            case MakeSnapshot():
+                assert self.saving is None, "two snapshots at once"
+                assert self.appending is None, "a snapshot of records that are not written"
+                self.saving = instruction
             case Answer():
                 assert instruction.request not in self.answers, "answered twice"
                 self.answers[instruction.request] = instruction
@@ -205,17 +228,7 @@ class Play:
     def keeps(self, key: str) -> list[str]:
         """The node's copy takes the push that is on the way, and answers."""
         push = self.pushes.pop(key)
-        kept = self.copy_of(key).take(
-            MetadataPush(
-                cluster_id=CLUSTER,
-                controller_epoch=push.epoch,
-                base=push.base,
-                digest=push.digest,
-                batches=tuple(b for first, b in self.batches if push.base <= first < push.end),
-                life=push.heard_life,
-                heard=push.heard,
-            )
-        )
+        kept = self.copy_of(key).take(message_of(push, CLUSTER, PlayLog(self)))
         return self.does(Kept(token=push.token, node=key, kept=kept))
 
     def push_fails(self, key: str) -> list[str]:
@@ -275,6 +288,17 @@ class Play:
         self.is_reserve_wanted = False
         return self.does(ReserveMade(problem=problem))
 
+    def makes_snapshot(
+        self, problem: RaylogError | None = None, damaged: tuple[str, ...] = ()
+    ) -> list[str]:
+        """The snapshot is saved, or ``problem``. ``damaged``: others that lie there."""
+        wanted, self.saving = self.saving, None
+        assert wanted is not None, "nobody wants it"
+        if problem is None:
+            made = snapshot_of(wanted.desired, wanted.point)
+            self.snapshots = [*self.snapshots[-1:], made]
+        return self.does(SnapshotMade(problem=problem, damaged=damaged))
+
     def sees(self) -> list[str]:
         """Ray tells which nodes are there."""
         present = sorted(set(self.nodes) - self.away)
@@ -329,6 +353,8 @@ class Play:
                 self.appended()
             elif self.is_reserve_wanted:
                 self.makes_reserve()
+            elif self.saving is not None:
+                self.makes_snapshot()
             elif ready:
                 self.obeys(ready[0])
             elif pushed := self._pushed():
@@ -392,6 +418,27 @@ class Play:
         }
 
 
+class PlayLog:
+    """The disk of a play, as pushes read it (``pushing.BatchLog``)."""
+
+    def __init__(self, play: Play) -> None:
+        self._play = play
+
+    def batches(self, first: int, end: int, most_bytes: int) -> tuple[bytes, ...]:
+        return tuple(batch for base, batch in self._play.batches if first <= base < end)
+
+    @property
+    def start(self) -> int:
+        return self._play.snapshots[0].point.end if len(self._play.snapshots) > 1 else 0
+
+    @property
+    def newest(self) -> HistoryPoint | None:
+        return self._play.snapshots[-1].point if self._play.snapshots else None
+
+    def snapshot_file(self, of: HistoryPoint) -> bytes:
+        return to_bytes(next(each for each in self._play.snapshots if each.point == of), T0)
+
+
 def begun(*nodes: PerfectNode, accepts_older: bool = False) -> Play:
     """A Controller that all nodes obey, and that has nothing to do."""
     play = Play(*nodes)
@@ -418,6 +465,8 @@ def told(instruction: Instruction) -> str:
             return f"note {instruction.name}"
         case MakeReserve():
             return "make the reserve"
+        case MakeSnapshot():
+            return f"make a snapshot of {instruction.point.end}"
         case Push():
             is_probe = instruction.base == instruction.end
             span = f"{instruction.base}-{instruction.end}"

@@ -5,9 +5,10 @@ so; what it reports comes back at once.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any
 
 from raylog.actors.control import MetadataKept, MetadataPush, Orders
 from raylog.actors.errors import RequestTimedOut
@@ -107,22 +108,23 @@ class ShellPlay:
         *nodes: PerfectNode,
         fs: MemoryFileSystem | None = None,
         clock: ManualClock | None = None,
+        config: Mapping[str, Any] | None = None,
     ) -> None:
-        """``clock``: of the machine; None for a real one."""
+        """``clock``: of the machine; None for a real one. ``config``: of the broker."""
         self.managers = FakeManagers(*nodes)
         dirs = self.managers.nodes["a"].dirs
         first = next(iter(dirs))
         dirs[first] = replace(dirs[first], path=LOG_DIR)
         self.fs = fs or new_disk()
         self.clock = clock
+        self.config = BrokerConfig.parse({"log.dirs": [LOG_DIR], **(config or {})})
         self.failures: list[BaseException] = []
         self.shell = self._new_shell()
 
     def _new_shell(self) -> ControllerShell:
         metadata = MetadataLog(self.fs, ManualClock(), LOG_DIR, new_cluster=CLUSTER)
-        config = BrokerConfig.parse({"log.dirs": [LOG_DIR]})
         shell = ControllerShell(
-            config,
+            self.config,
             metadata,
             "a",
             self.managers,

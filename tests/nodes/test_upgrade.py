@@ -47,7 +47,7 @@ def newer(folder: Path) -> Path:
     package = copied(folder)
     replace(package / "__init__.py", f'"{RELEASE}"', f'"{NEWER}"')
     levels = package / "actors" / "levels.py"
-    replace(levels, "RELEASES = {FIRST_LEVEL:", f'RELEASES = {{2: "{NEWER}", FIRST_LEVEL:')
+    replace(levels, "RELEASES = {FIRST_LEVEL:", f'RELEASES = {{3: "{NEWER}", FIRST_LEVEL:')
     more = '    novelty: str = "only the newer release knows it"\n'
     control = package / "actors" / "control.py"
     for line in ("    is_ending: bool = False\n", "    level: int = FIRST_LEVEL\n"):
@@ -179,15 +179,15 @@ def _upgrade(broker: Broker, nodes: Any, package: Path) -> None:
         60,
         "all nodes report to the new Controller",
     )
-    assert upgrade_status(broker).level == 1
-    assert "cluster is of level 2" in by_newer(package, nodes, "upgrade", "finalize")
+    assert upgrade_status(broker).level == 2
+    assert "cluster is of level 3" in by_newer(package, nodes, "upgrade", "finalize")
 
 
 def test_a_node_of_the_older_release_is_refused_by_name_and_goes_on_when_it_is_upgraded(
     broker: Broker, nodes: Any, releases: tuple[Path, Path]
 ) -> None:
     older, newer_package = releases
-    assert upgrade_status(broker).level == 2
+    assert upgrade_status(broker).level == 3
     nodes.kill("one")
     nodes.install("one", older)
     nodes.add("one")

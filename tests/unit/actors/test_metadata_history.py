@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from raylog.actors.levels import CHAINED_LEVEL
+from raylog.actors.levels import CHAINED_LEVEL, FIRST_LEVELS
 from raylog.actors.metadata_history import EpochStart, MetadataHistory, common_end, epoch_at
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.records import CopiesRecord, LevelRecord, Record
@@ -12,7 +12,7 @@ from raylog.cluster.controller.surveying import Surveyor
 from raylog.storage.clock import SystemClock
 from raylog.storage.errors import CorruptRecord
 from raylog.storage.testing.memory import MemoryFileSystem
-from tests.harness.metadata_pushes import Pushing, began, topic
+from tests.harness.metadata_pushes import CLUSTER, Pushing, began, topic
 
 
 def common(one: Pushing, other: Pushing) -> int:
@@ -26,7 +26,7 @@ def common(one: Pushing, other: Pushing) -> int:
 def test_the_digests_are_those_that_a_survey_of_the_folder_finds() -> None:
     fs = MemoryFileSystem()
     fs.make_dir("/disk")
-    log = MetadataLog(fs, SystemClock(), "/disk/log", new_cluster="cluster-of-the-tests-00")
+    log = MetadataLog(fs, SystemClock(), "/disk/log", new_cluster=CLUSTER, levels=FIRST_LEVELS)
     log.append([began(1)])
     log.append([topic("t"), topic("u")])
     log.close()

@@ -48,6 +48,7 @@ def test_every_broker_key_has_its_default() -> None:
         "log.cleaner.io.buffer.load.factor": 0.9,
         "log.cleaner.io.max.bytes.per.second": 1.7976931348623157e308,
         "log.cleaner.backoff.ms": 15000,
+        "metadata.log.max.record.bytes.between.snapshots": 20971520,
     }
     assert config.topic_defaults == LogConfig()
 

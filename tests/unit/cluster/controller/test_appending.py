@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 
-from raylog.cluster.controller.appending import Appender
-from raylog.cluster.controller.events import Appended, AppendFailed, ReserveMade
-from raylog.cluster.controller.instructions import Append
+from raylog.actors.metadata_history import HistoryPoint
+from raylog.actors.metadata_snapshot import MetadataSnapshot
+from raylog.cluster.controller.appending import Appender, Done
+from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.events import Appended, AppendFailed, ReserveMade, SnapshotMade
+from raylog.cluster.controller.instructions import Append, MakeReserve, MakeSnapshot
 from raylog.cluster.controller.records import ClusterRecord, Record
 from raylog.storage.errors import DiskFull, StorageError
 
 RECORD = ClusterRecord(cluster_id="c")
 FULL = DiskFull("/disk")
+SNAPSHOT = MakeSnapshot(desired=Desired(next_kafka_id=7), point=HistoryPoint("c", 3, b"digest"))
 
 
 class Disk:
@@ -19,6 +23,7 @@ class Disk:
         self.errors, self.shortage = list(errors), shortage
         self.written: list[Record] = []
         self.may_use_reserve: list[bool] = []
+        self.saved: list[MetadataSnapshot] = []
 
     def append(
         self, records: Sequence[Record], *, may_use_reserve: bool = False
@@ -31,6 +36,11 @@ class Disk:
     def make_reserve(self) -> None:
         self._fail()
 
+    def save(self, snapshot: MetadataSnapshot) -> tuple[str, ...]:
+        self._fail()
+        self.saved.append(snapshot)
+        return ("an old one",)
+
     def _fail(self) -> None:
         if self.errors:
             raise self.errors.pop(0)
@@ -38,12 +48,13 @@ class Disk:
 
 def test_what_is_asked_is_done_in_its_order_and_all_before_the_end() -> None:
     disk = Disk()
-    events: list[Appended | AppendFailed | ReserveMade] = []
+    events: list[Done] = []
     appender = Appender(disk, events.append)
     for token in (1, 2):
-        appender.append(Append(token=token, records=(RECORD,)))
-    appender.make_reserve()
-    appender.append(Append(token=3, records=(RECORD,)))
+        appender.do(Append(token=token, records=(RECORD,)))
+    appender.do(MakeReserve())
+    appender.do(SNAPSHOT)
+    appender.do(Append(token=3, records=(RECORD,)))
     appender.start()
     assert appender.stop(60)
     assert appender.stop(60), "it may be asked again"
@@ -51,6 +62,7 @@ def test_what_is_asked_is_done_in_its_order_and_all_before_the_end() -> None:
         Appended(token=1),
         Appended(token=2),
         ReserveMade(),
+        SnapshotMade(damaged=("an old one",)),
         Appended(token=3),
     ]
     assert disk.written == [RECORD] * 3
@@ -81,3 +93,13 @@ def test_it_is_told_when_the_reserve_was_used_and_why_it_could_not_be_made() -> 
     assert appender.reserve() == ReserveMade()
     append = Append(token=1, records=(RECORD,), may_use_reserve=True)
     assert appender.write(append) == Appended(token=1, shortage=FULL)
+
+
+def test_a_snapshot_is_of_the_fold_that_was_given_and_a_failure_says_why() -> None:
+    disk = Disk(FULL, KeyError("a bug"))
+    appender = Appender(disk, lambda _: None)
+    assert appender.snapshot(SNAPSHOT) == SnapshotMade(problem=FULL)
+    assert type(appender.snapshot(SNAPSHOT).problem) is StorageError
+    assert appender.snapshot(SNAPSHOT) == SnapshotMade(damaged=("an old one",))
+    (saved,) = disk.saved
+    assert (saved.point, saved.next_kafka_id) == (SNAPSHOT.point, 7)

@@ -533,9 +533,9 @@ def test_a_copy_that_has_not_heard_the_lost_controller_for_long_may_have_been_le
     ("marks", "goes_on"),
     [
         ([Mark(epoch=0)], True),
-        ([Mark(epoch=0, asked_at=2)], True),
-        ([Mark(epoch=0, asked_at=3)], False),
-        ([Mark(epoch=0), Mark(epoch=0, asked_at=3)], False),
+        ([Mark(epoch=0, asked_at=3)], True),
+        ([Mark(epoch=0, asked_at=4)], False),
+        ([Mark(epoch=0), Mark(epoch=0, asked_at=4)], False),
         ([Mark(epoch=2)], False),
         ([], False),
     ],
@@ -543,7 +543,7 @@ def test_a_copy_that_has_not_heard_the_lost_controller_for_long_may_have_been_le
 def test_a_copy_that_ray_knows_was_not_left_out_goes_on_however_long_that_takes(
     marks: list[Mark], goes_on: bool
 ) -> None:
-    """Its record of who is in sync is number 2. Of three copies one is enough."""
+    """Its record of who is in sync is number 3. Of three copies one is enough."""
     nodes = Nodes("a", "b", "c", own="b")
     nodes.writes("a", controller("a", 1), in_sync("a", "b", "c"))
     nodes.copies("a", "b")

@@ -23,7 +23,7 @@ from raylog.cluster.controller.events import (
     Started,
     Tick,
 )
-from raylog.cluster.controller.instructions import Answer, Append, Push, Tell
+from raylog.cluster.controller.instructions import Answer, Append, MakeSnapshot, Push, Tell
 from raylog.cluster.controller.loop import ControllerLoop
 from raylog.cluster.controller.machine import ControllerMachine
 from raylog.cluster.controller.records import ClusterRecord
@@ -57,6 +57,9 @@ class Stage:
 
     def make_reserve(self) -> None:
         self.events.append(ReserveMade())
+
+    def make_snapshot(self, wanted: MakeSnapshot) -> None:
+        raise AssertionError("the cluster is of the first level")
 
     def start_manager(self, node: str) -> None:
         self.started.append(node)

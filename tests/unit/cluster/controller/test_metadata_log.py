@@ -340,7 +340,7 @@ def test_a_first_cluster_begins_without_an_epoch(fs: MemoryFileSystem) -> None:
     opened(fs).close()
     (found,) = Surveyor(fs).survey("n", ["/disk/log"])
     assert found.copy is not None
-    assert (found.copy.end, found.copy.controller_epoch) == (1, 0)
+    assert (found.copy.end, found.copy.controller_epoch) == (2, 0)
 
 
 def test_where_the_metadata_is_missing_it_is_said_whose_it_is(fs: MemoryFileSystem) -> None:

@@ -76,12 +76,12 @@ def test_a_push_carries_the_batches_before_its_end(stage: Stage) -> None:
     stage.log.append([began(1)])
     stage.log.append([topic("t"), topic("u")])
     stage.log.append([topic("v")])
-    stage.pushing.push(push(base=1, end=4))
+    stage.pushing.push(push(base=2, end=5))
     wait_for(lambda: stage.events)
     ((_, message),) = stage.pushed
-    assert (message.cluster_id, message.controller_epoch, message.base) == (CLUSTER, 3, 1)
+    assert (message.cluster_id, message.controller_epoch, message.base) == (CLUSTER, 3, 2)
     assert message.digest == b"d"
-    assert message.batches == stage.log.batches(1, 4, PUSH_BYTES)
+    assert message.batches == stage.log.batches(2, 5, PUSH_BYTES)
     assert len(message.batches) == 2, "two decisions"
     assert stage.heard() == [("b", 1)]
 

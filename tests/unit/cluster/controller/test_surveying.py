@@ -51,7 +51,7 @@ def test_the_metadata_is_found_with_its_epoch_and_each_record_counts(fs: MemoryF
     (after,) = Surveyor(fs).survey("n", ["/disk"])
     assert before.copy is not None
     assert after.copy is not None
-    assert (before.copy.end, after.copy.end) == (3, 5)
+    assert (before.copy.end, after.copy.end) == (4, 6)
     assert (after.copy.cluster_id, after.copy.controller_epoch) == ("cluster-1", 2)
     assert after.copy.begins_with(before.copy)
     assert not before.copy.begins_with(after.copy)
@@ -78,7 +78,7 @@ def test_a_torn_end_is_left_out_and_left_alone(fs: MemoryFileSystem) -> None:
     fs.write_file(LOG, content + content[:30])
     (found,) = Surveyor(fs).survey("n", ["/disk"])
     assert found.copy is not None
-    assert found.copy.end == 3
+    assert found.copy.end == 4
     assert fs.read_file(LOG) == content + content[:30]
 
 
@@ -232,7 +232,7 @@ def test_a_copy_says_where_its_last_controller_was_and_who_is_in_sync(
     assert found.copy is not None
     assert (found.copy.controller, found.copy.controller_dir) == ("b", directory_id)
     assert found.copy.in_sync == {directory_id: "b", "dir-c": "c"}
-    assert (found.copy.ruled_from, found.copy.is_stopped) == (2, True)
+    assert (found.copy.ruled_from, found.copy.is_stopped) == (3, True)
 
 
 def test_a_copy_says_which_controllers_it_takes_nothing_of(fs: MemoryFileSystem) -> None:

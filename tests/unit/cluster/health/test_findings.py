@@ -289,6 +289,20 @@ def test_a_reserve_of_the_metadata_that_is_given_up_says_how_to_make_room() -> N
     assert "raylog topic delete" in finding.todo
 
 
+def test_a_snapshot_of_the_metadata_that_was_not_made_says_what_to_do() -> None:
+    finding = only(Facts(problems={"metadata snapshot": "/disk: no space left"}))
+    assert (finding.severity, finding.subject) == (WARNING, "metadata snapshot")
+    assert "/disk: no space left" in finding.what
+    assert "make room on this disk" in finding.todo
+
+
+def test_a_damaged_snapshot_of_the_metadata_is_a_warning_to_check_the_disk() -> None:
+    finding = only(Facts(problems={"damaged metadata snapshot": "250-4.checkpoint: a CRC"}))
+    assert (finding.severity, finding.subject) == (WARNING, "metadata snapshot")
+    assert "250-4.checkpoint: a CRC" in finding.what
+    assert "check this disk" in finding.todo
+
+
 def test_older_metadata_is_an_error_that_somebody_must_decide() -> None:
     finding = only(Facts(problems={"older metadata": "it ends with the Controller of epoch 2"}))
     assert (finding.severity, finding.subject) == (ERROR, "metadata")
