@@ -1,10 +1,10 @@
 """One life of the Controller in a simulation, over the real machine."""
 
+from collections import deque
 from typing import TYPE_CHECKING
 
-from raylog.actors.control import MetadataKept, MetadataPush, Report
+from raylog.actors.control import MetadataKept, Report
 from raylog.cluster.controller.commands import Command
-from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.events import (
     Appended,
     AppendFailed,
@@ -17,6 +17,7 @@ from raylog.cluster.controller.events import (
     Reported,
     ReserveMade,
     Silent,
+    SnapshotMade,
     Started,
     Tick,
     Whether,
@@ -27,11 +28,16 @@ from raylog.cluster.controller.instructions import (
     AskWhether,
     Instruction,
     MakeReserve,
+    MakeSnapshot,
     Push,
     StartManager,
     Tell,
 )
 from raylog.cluster.controller.machine import ControllerMachine
+from raylog.cluster.controller.pushing import message_of
+from raylog.cluster.controller.snapshots import snapshot_of
+from raylog.storage.errors import RaylogError, StorageError
+from raylog.storage.testing.memory import Stopped
 from tests.simulation.disks import CLUSTER_ID
 
 if TYPE_CHECKING:
@@ -55,17 +61,18 @@ class SimController:
         self._waiting: list[Event] = []  # while it is paused
         self.generation = world.metadata.generation
         self._own_dir = world.node(node).dirs[0].directory_id
-        desired = Desired()
-        for record in world.metadata.records():
-            desired.apply(record)
+        self._log = world.metadata.open()
+        self._work: deque[Append | MakeSnapshot] = deque()  # of the thread that writes the log
+        self._is_cut_off = False  # the process has ended while it wrote
         self.tell(
             Started(
-                desired=desired,
+                desired=self._log.desired,
                 node=node,
                 least_epoch=least_epoch,
                 accepts_older=accepts_older,
-                history=world.metadata.history(),
+                history=self._log.history(),
                 directory_id=self._own_dir,
+                damaged_snapshots=self._log.damaged_snapshots(),
             )
         )
         self._tick()
@@ -131,8 +138,9 @@ class SimController:
     def _carry_out(self, instruction: Instruction) -> None:
         clockwork = self.world.clockwork
         match instruction:
-            case Append():
-                clockwork.soon(lambda: self._append(instruction), most_ms=APPEND_MS)
+            case Append() | MakeSnapshot():
+                self._work.append(instruction)
+                clockwork.soon(self._write_next, most_ms=APPEND_MS)
             case MakeReserve():
                 clockwork.soon(self._make_reserve, most_ms=APPEND_MS)
             case StartManager(node=node):
@@ -157,31 +165,52 @@ class SimController:
                 self.world.truth.check_copy(directory_id, self.machine.counted, is_same)
 
     def _push(self, push: Push) -> None:
-        message = MetadataPush(
-            cluster_id=CLUSTER_ID,
-            controller_epoch=push.epoch,
-            base=push.base,
-            digest=push.digest,
-            batches=self.world.metadata.batches(push.base, push.end),
-            life=push.heard_life,
-            heard=push.heard,
-        )
-
         def fail(why: str = "no answer") -> None:
             self.tell(PushFailed(token=push.token, node=push.node, why=why))
 
         def heard(kept: MetadataKept) -> None:
             self.tell(Kept(token=push.token, node=push.node, kept=kept))
 
+        try:
+            message = message_of(push, CLUSTER_ID, self._log)
+        except StorageError as error:
+            why = str(error)
+            self.world.clockwork.soon(lambda: fail(why), most_ms=APPEND_MS)
+            return
+        if message.snapshot:
+            what = "a copy is begun" if message.base != push.base else "a snapshot is"
+            self.world.truth.situations[f"{what} sent with a push"] += 1
         self.world.send_push(push.node, push.life, message, heard, fail)
 
     def _ask_whether(self) -> None:
         is_told = self.world.clockwork.chance.random() < 0.8
         self.tell(Whether(is_still=True if is_told else None))
 
+    def _write_next(self) -> None:
+        work = self._work.popleft()
+        if isinstance(work, Append):
+            self._append(work)
+        elif self.is_alive:
+            self._make_snapshot(work)
+
+    def _make_snapshot(self, wanted: MakeSnapshot) -> None:
+        situations = self.world.truth.situations
+        try:
+            damaged = self.world.metadata.save(snapshot_of(wanted.desired, wanted.point))
+        except Stopped:
+            situations["a Controller dies while it makes a snapshot"] += 1
+            self._is_cut_off = True
+            self.world.controller_dies()
+        except RaylogError as error:
+            situations["a snapshot cannot be made"] += 1
+            self.tell(SnapshotMade(problem=error))
+        else:
+            situations["a snapshot is made"] += 1
+            self.tell(SnapshotMade(damaged=damaged))
+
     def _append(self, append: Append) -> None:
         """A process that is about to end may still write, while it has the lock of the log."""
-        has_lock = self.world.controller in (self, None)
+        has_lock = self.world.controller in (self, None) and not self._is_cut_off
         is_same_file = self.generation == self.world.metadata.generation
         is_written = has_lock and is_same_file and self.world.clockwork.chance.random() < 0.5
         if not self.is_alive and not is_written:

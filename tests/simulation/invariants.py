@@ -214,8 +214,8 @@ class Truth:
         expect(is_written and is_there, f"{order} is told, and was not written")
 
     def copy_answered(self, kept: MetadataKept) -> None:
-        """A copy says what is on its disk."""
-        if kept.directory_id and not kept.problem:
+        """A copy says what is on its disk, maybe with why it could not take more."""
+        if kept.directory_id and (kept.end or not kept.problem):
             self.copies[kept.directory_id] = kept
 
     def check_copy(

@@ -1,8 +1,9 @@
 """A newer release comes to the nodes one after the other, and an operator asks for its level.
 
-That happens in one seed of SEEDS_EACH, by a chance of its own: the other seeds are as they were. A
-node has the newer release when it is installed there and its LogManager begins anew. Left out of
-the nodes that have to say what they run are only some that are off.
+That happens in one seed of SEEDS_EACH, by a chance of its own. In the others all nodes have the
+newer release from the beginning, and the cluster its level. A node has the newer release when it is
+installed there and its LogManager begins anew. Left out of the nodes that have to say what they run
+are only some that are off.
 """
 
 from functools import partial
@@ -27,14 +28,22 @@ LAST_MS, ASK_MS = 30_000, 3_000
 LATE = 0.3
 
 
+def is_upgraded(seed: int) -> bool:
+    """Whether the nodes begin with the older release."""
+    return seed % SEEDS_EACH == 1
+
+
 class Upgrades:
     """See the module's head."""
 
     def __init__(self, world: "World", seed: int) -> None:
         self._world, self._chance = world, Random(f"upgrades {seed}")
-        self._is_on = seed % SEEDS_EACH == 1
+        self._is_on = is_upgraded(seed)
         self._left_out: set[str] = set()
-        if self._is_on and self._chance.random() < 0.5:
+        if not self._is_on:
+            for node in world.nodes:
+                node.levels = NEW
+        elif self._chance.random() < 0.5:
             world.nodes[0].levels = NEW  # where the Controller begins
 
     def begin(self) -> None:

@@ -23,7 +23,7 @@ from raylog.storage.errors import DiskFull, LogDirOffline
 from raylog.storage.names import TopicPartition
 from tests.simulation.disks import sim_id
 from tests.simulation.invariants import expect
-from tests.simulation.metadata_disk import PATH
+from tests.simulation.metadata_disk import PATH, SNAPSHOT_BYTES
 
 if TYPE_CHECKING:
     from tests.simulation.controllers import SimController
@@ -109,6 +109,7 @@ class Users:
         config: dict[str, object] = {
             "log.retention.check.interval.ms": ROUND_MS,
             "log.retention.ms": self._chance.choice(RETENTIONS),
+            SNAPSHOT_BYTES: self._world.snapshot_bytes,
         }
         if self._chance.random() < 0.3:
             config["producer.id.expiration.ms"] = self._chance.choice((1_000, 2_000))

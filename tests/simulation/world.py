@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from random import Random
 
 from raylog.actors.control import (
     Confirmed,
@@ -52,13 +53,15 @@ from tests.simulation.disks import SimDir, sim_id
 from tests.simulation.faults import Nemesis
 from tests.simulation.invariants import Truth, expect
 from tests.simulation.late_orders import LateOrders
-from tests.simulation.metadata_disk import MetadataDisk
+from tests.simulation.metadata_disk import SNAPSHOT_BYTES, MetadataDisk, opened_copy
 from tests.simulation.nodes import Manager, SimNode
 from tests.simulation.swaps import Swaps
-from tests.simulation.upgrades import Upgrades
+from tests.simulation.upgrades import NEW, OLD, Upgrades, is_upgraded
 from tests.simulation.users import CALM_MS, Users
 
 LINK_MS, LATE_MS = 300, 20_000
+# A snapshot of the metadata each few records, now and then, or never.
+SIZES = 1_000, 5_000, 20 << 20
 # After this a push that was not answered has failed.
 PUSH_TIMEOUT_MS = 30_000
 # How long a report of a slow node takes.
@@ -88,12 +91,23 @@ class World:
     def __init__(self, seed: int) -> None:
         logging.disable()  # what the broker's own code says to an operator
         self.clockwork = Clockwork(seed)
+        self.snapshot_bytes = Random(f"snapshots {seed}").choice(SIZES)
         self.broker_config = BrokerConfig.parse(
-            {"log.dirs": "/n", "log.retention.check.interval.ms": ROUND_MS}
+            {
+                "log.dirs": "/n",
+                "log.retention.check.interval.ms": ROUND_MS,
+                SNAPSHOT_BYTES: self.snapshot_bytes,
+            }
         )
         chance = self.clockwork.chance
         self.truth = Truth()
-        self.metadata = MetadataDisk(self._appended, self._written, self._restored)
+        self.metadata = MetadataDisk(
+            self._appended,
+            self._written,
+            self._restored,
+            levels=OLD if is_upgraded(seed) else NEW,
+            chance=Random(f"metadata {seed}"),
+        )
         self.ray = SimRay(self.clockwork, self._learned, self._ask_what_to_obey)
         self.cuts: set[tuple[str, str]] = set()  # (node, "up" or "down")
         self._rooms = chance.choice(ROOMS)
@@ -143,6 +157,7 @@ class World:
         self._settle("when all is healed")
         self._ask_for_ids()
         self._kill_all_again()
+        self._check_copies()
 
     def _settle(self, when: str) -> None:
         """Go on until all is right."""
@@ -173,6 +188,15 @@ class World:
             for node in self.nodes:
                 node.upkeep.clear()
             self._settle(when)
+
+    def _check_copies(self) -> None:
+        """A Controller could begin over each copy in sync."""
+        assert self.controller is not None
+        in_sync = self.controller.machine.desired.copy_dirs
+        for node in self.nodes:
+            for dir in node.dirs:
+                if dir.directory_id in in_sync and node is not self.nodes[0]:
+                    self.metadata.check(opened_copy(node.disks.crash(), dir.path))
 
     def _go_on(self, duration_ms: int) -> None:
         end_ms = self.clockwork.now_ms + duration_ms
