@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from raylog.cluster.controller.metadata_log import MetadataLog
+from raylog.cluster.controller.records import TopicRecord
 from raylog.storage.cleaner.cleanable import Cleanable
 from raylog.storage.cleaner.cleaner import Buffers, clean
 from raylog.storage.clock import SystemClock
@@ -27,10 +29,11 @@ from raylog.storage.log import Log
 from raylog.storage.log_dir import LogDir
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.encode import encode_records
-from raylog.storage.state.properties import META_PROPERTIES
+from raylog.storage.state.properties import META_PROPERTIES, random_id
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import TOPIC_ID, offsets_of
 from raylog.storage.tools.verify import verify_folder
+from tests.harness.metadata_snapshots import save_snapshot
 from tests.harness.operations_page import (
     backup_command,
     backup_script,
@@ -322,6 +325,29 @@ def test_a_partition_that_is_deleted_meanwhile_is_left_out(
     assert (done.returncode, done.stderr) == (0, "")
     assert not (copy / str(deleted)).exists()
     assert opened(copy) == list(range(25))
+
+
+def test_snapshots_of_the_metadata_that_are_made_meanwhile_are_copied_with_what_follows(
+    script: Script, served: Served, copy: Path
+) -> None:
+    path = str(served.path)
+    MetadataLog(FS, SystemClock(), path, new_cluster=random_id()).close()
+
+    def saves() -> None:
+        """Twice, so that what was listed before is removed."""
+        for number in range(2):
+            log = MetadataLog(FS, SystemClock(), path)
+            log.append([TopicRecord(name=f"t{number}", topic_id=f"id{number}", config={})])
+            log.close()
+            save_snapshot(FS, path)
+
+    saves()
+    script.stop_before("cp", "__cluster_metadata-0")
+    assert script.run(served.path, copy, saves).returncode == 0
+    log = MetadataLog(FS, SystemClock(), str(copy))
+    assert log.start > 0, "it begins behind a snapshot"
+    assert sorted(log.desired.topics) == ["id0", "id1"]
+    log.close()
 
 
 def test_a_partition_that_never_holds_still_is_named_and_the_others_are_copied(
