@@ -26,6 +26,8 @@ out from it where to go on (``following.py``).
 records before its end keeps it, and removes what the one before has made needless, as the
 Controller's log does. One that lacks any is made anew behind it, beside the old one, which goes
 when the new one is on the disk with the promise. A crash in between leaves the old one, or none.
+A snapshot is never cut. Where it has records of a lost Controller, since older metadata was put in
+place, the Controller pushes from its first record on, or its own snapshot: the copy is made anew.
 
 Not its job: which log dir (``metadata_keeper.py``), and who calls: one thread at a time.
 """
@@ -148,8 +150,8 @@ class MetadataCopy:
             if push.cluster_id != self._cluster_id:
                 raise InconsistentClusterId(self.folder, self._cluster_id, push.cluster_id)
             begin = self._snapshot_of(push)
-            if begin is not None and self._opened().must_begin_behind(begin, push):
-                self._begin_behind(begin, self._opened().promised)
+            if self._opened().must_begin_anew(begin, push):
+                self._begin_anew(begin, self._opened().promised)
             is_refused, problem = self._opened().take(push)
             if begin is not None and not is_refused:
                 self._opened().keep(begin)
@@ -189,14 +191,15 @@ class MetadataCopy:
             raise InconsistentClusterId(self.folder, self._cluster_id, cluster_id)
         return begin
 
-    def _begin_behind(self, begin: MetadataSnapshot, promised: int) -> None:
-        """Have an empty log behind a snapshot in the place of what is there."""
+    def _begin_anew(self, begin: MetadataSnapshot | None, promised: int) -> None:
+        """Have an empty log in the place of what is there, behind a snapshot if there is one."""
         fs, log_dir = self._fs, os.path.dirname(self.folder)
         made = self.folder + NEW_SUFFIX
         if fs.is_dir(made):  # of a copy that was cut off
             remove_folder(fs, made)
-        create_log(fs, made, random_id(), begin.point.end)
-        write_snapshot(fs, made, begin, self._clock.now_ms())
+        create_log(fs, made, random_id(), 0 if begin is None else begin.point.end)
+        if begin is not None:
+            write_snapshot(fs, made, begin, self._clock.now_ms())
         write_controller_epoch(fs, made, promised)
         self.release()
         away = doomed_folder(METADATA_PARTITION, uuid.uuid4(), DELETE_DIR_SUFFIX)
@@ -327,13 +330,15 @@ class _OpenCopy:
         if push.controller_epoch < max(self.promised, history.latest_epoch):
             return True, ""
         self.promise(push.controller_epoch)
+        first = max(history.start, self._log.log_start_offset)
         is_beside = (
-            not history.start <= push.base <= history.end
-            or history.digest_at(push.base) != push.digest
+            not first <= push.base <= history.end or history.digest_at(push.base) != push.digest
         )
         if is_beside:
             return True, ""
         new = self._without_known(push)
+        if new.base < self.snapshot_end:
+            return True, ""
         if new.batches and new.base < history.end:
             if history.latest_epoch == push.controller_epoch:
                 why = (
@@ -370,23 +375,32 @@ class _OpenCopy:
             raise
         self.history = self._read_history()
 
-    def must_begin_behind(self, begin: MetadataSnapshot, push: MetadataPush) -> bool:
-        """Whether it lacks records before a snapshot's end, and the push may replace what it has.
+    def must_begin_anew(self, begin: MetadataSnapshot | None, push: MetadataPush) -> bool:
+        """Whether it can go on with a push only anew, and the push may replace what it has.
 
-        Then it has promised to the Controller that pushes.
+        Then it has promised to the Controller that pushes. ``begin``: the snapshot of the push.
         """
-        history = self.history
-        if push.controller_epoch < max(self.promised, history.latest_epoch):
+        if push.controller_epoch < max(self.promised, self.history.latest_epoch):
             return False
-        if begin.point.end <= history.start or history.has(begin.point):
-            return False
-        point = begin.point
+        is_wanted = self._is_replaced(push, 0) if begin is None else self._lacks(begin, push)
+        if is_wanted:
+            self.promise(push.controller_epoch)
+        return is_wanted
+
+    def _is_replaced(self, push: MetadataPush, first: int) -> bool:
+        """Whether its snapshot has records of a lost Controller: what it lacks begins at ``first``."""
+        is_of_another = self.history.latest_epoch < push.controller_epoch
+        return push.base == first < self.snapshot_end and is_of_another
+
+    def _lacks(self, begin: MetadataSnapshot, push: MetadataPush) -> bool:
+        """Whether it lacks records before a snapshot's end, or has others."""
+        history, point = self.history, begin.point
+        if history.has(point) or point.end <= history.start:
+            return self._is_replaced(push, point.end)
         shared = common_end(history.epochs, history.end, point.epochs, point.end)
         has_others = shared < history.end or history.end >= point.end
-        if has_others and history.latest_epoch == push.controller_epoch:
-            return False  # two Controllers have had this epoch: a person decides
-        self.promise(push.controller_epoch)
-        return True
+        # If two Controllers have had this epoch, a person decides.
+        return not (has_others and history.latest_epoch == push.controller_epoch)
 
     def keep(self, begin: MetadataSnapshot) -> None:
         """Keep a snapshot of what it has, and remove what the one before has made needless."""
@@ -398,7 +412,7 @@ class _OpenCopy:
         except StorageError as error:
             self.has_failed = not isinstance(error, DiskFull | OutOfResources)
             raise
-        self.snapshot_end = begin.point.end
+        self._begin, self.snapshot_end = begin, begin.point.end
         forget_needless(self._fs, self._log, begin.id)
 
     def _read_history(self) -> MetadataHistory:

@@ -347,8 +347,8 @@ MUTANTS = (
         number=30,
         what="a copy behind a snapshot forgets its promise",
         module=f"{NODE}.metadata_copy",
-        old="            self._begin_behind(begin, self._opened().promised)\n",
-        new="            self._begin_behind(begin, NO_EPOCH)\n",
+        old="        write_controller_epoch(fs, made, promised)\n",
+        new="",
     ),
     Mutant(
         seed=1,

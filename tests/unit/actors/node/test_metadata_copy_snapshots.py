@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from raylog.actors.control import MetadataKept
+from raylog.actors.control import MetadataKept, MetadataPush
 from raylog.actors.levels import CHAINED_LEVEL
 from raylog.actors.metadata_snapshot import snapshot_ids, to_bytes
 from raylog.actors.node.metadata_copy import MetadataCopy
@@ -152,6 +152,60 @@ def test_the_tail_of_a_lost_controller_goes_with_what_the_snapshot_replaces(
     assert has(copy.take(HISTORY.push_snapshot(5)), HISTORY)
     copy.release()
     assert is_whole(fs)
+
+
+# As HISTORY before record 5.
+LOST = Pushing(LEVEL, began(1), topic("a"), topic("b"), topic("lost"), topic("too"))
+
+
+def keeps_lost(copy: MetadataCopy, *snapshots: int) -> None:
+    """The copy of a Controller that is lost, which has kept these snapshots while it was open."""
+    copy.take(LOST.push())
+    for of in snapshots:
+        copy.take(LOST.push_snapshot(of, base=LOST.history.end))
+
+
+def test_the_tail_of_a_lost_controller_is_cut_behind_the_snapshots_that_are_kept(
+    fs: MemoryFileSystem,
+) -> None:
+    copy = copy_in(fs)
+    keeps_lost(copy, 3, 5)
+    assert has(copy.take(HISTORY.push(5)), HISTORY)
+    assert snapshots(fs) == [5, 3]
+    assert has(copy.take(HISTORY.push(END)), HISTORY)
+    copy.release()
+    assert is_whole(fs)
+
+
+@pytest.mark.parametrize("is_opened_again", [False, True])
+@pytest.mark.parametrize(
+    "whole", [HISTORY.push(0), HISTORY.push_snapshot(5), HISTORY.push_snapshot(7)]
+)
+def test_a_snapshot_of_a_lost_controller_is_not_cut_and_the_copy_is_made_anew(
+    fs: MemoryFileSystem, whole: MetadataPush, *, is_opened_again: bool
+) -> None:
+    copy = copy_in(fs)
+    keeps_lost(copy, 4, 6)
+    if is_opened_again:
+        copy.release()
+    refused = copy.take(HISTORY.push(5))
+    assert (refused.number, refused.end) == (0, LOST.history.end)
+    assert has(copy.take(whole), HISTORY)
+    assert has(copy.take(whole), HISTORY), "the same again, late"
+    copy.release()
+    assert is_whole(fs)
+
+
+def test_after_any_crash_while_a_copy_is_made_anew_it_is_the_old_one_none_or_it() -> None:
+    push = HISTORY.push(0)
+    for fs, kept in crashes(lambda copy: keeps_lost(copy, 4, 6), lambda copy: copy.take(push)):
+        copy = copy_in(fs)
+        after = copy.status()
+        assert has(after, HISTORY, after.end) or has(after, LOST)
+        assert kept is None or has(after, HISTORY)
+        assert has(copy.take(push), HISTORY)
+        copy.release()
+        assert is_whole(fs)
 
 
 def test_what_differs_in_one_epoch_is_never_replaced(fs: MemoryFileSystem) -> None:
