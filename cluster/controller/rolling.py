@@ -2,11 +2,13 @@
 
 What a node cannot take while it serves it gets by a new LogManager: it is ordered to stop, closes
 its logs in order, and is started again with the config of now. One node at a time: while any node
-with logs is away, does not answer, or does not serve all of its partitions, no other one is stopped.
-So one that does not serve is replaced first. What is to be removed is waited for by nobody. Where a
-node has lost its turn to it, its order to stop may be on its way: it counts as away until it has
-obeyed a later one, or is closing its logs (``turns.py``). Nothing else is remembered: a new
-Controller sees the same in the nodes' reports, and none of them obeys an order of the one before.
+with logs is away, does not answer, or does not serve all of its partitions, no other one is
+stopped. So one that does not serve is replaced first. What is to be removed holds nobody up.
+
+Where a node has lost its turn to another one, its order to stop may be on its way: it counts as
+away until it has obeyed a later one, or is closing its logs (``turns.py``). Nothing else is
+remembered: a new Controller sees the same in the nodes' reports, and none of them obeys an order
+of the one before.
 
 A node of another release may have other keys, and another digest for the same config: it is not
 replaced, since its next LogManager would say the same again. Its upgrade makes it one.
