@@ -259,6 +259,9 @@ class LogDirStatus(NamedTuple):
     strays: tuple[str, ...] = ()  # the names of folders that belong to no topic; they are kept
     todo: str = ""  # what to do about the problem; empty where the disk has failed
     is_private: bool = True  # nobody but its owner has permissions on it, as far as is known
+    metadata_asides: tuple[
+        AsideFile, ...
+    ] = ()  # what recovery took out of its __cluster_metadata-0
 
     @classmethod
     def offline(

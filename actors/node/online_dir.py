@@ -32,6 +32,7 @@ from raylog.actors.messages import LogDirStatus
 from raylog.actors.node.deletion_queue import DeletionQueue
 from raylog.actors.node.dir_checkpoints import DirCheckpoints
 from raylog.actors.node.events import Folder
+from raylog.actors.partition.opening import metadata_asides
 from raylog.storage.clock import Clock
 from raylog.storage.errors import (
     CorruptCheckpoint,
@@ -499,6 +500,7 @@ class OnlineDir:
             size_bytes = sum(folder_bytes(self._fs, folder) for folder in folders)
             total_bytes, usable_bytes = self._fs.room(self.path)
             damaged_files = tuple(self._log_dir.damaged_files())
+            asides = tuple(metadata_asides(self._fs, self.path))
             is_private = self._fs.is_private(self.path)
         except StorageError as error:
             failure = self.disk_failure(error)
@@ -521,6 +523,7 @@ class OnlineDir:
             damaged_files=damaged_files,
             strays=tuple(sorted(listing.strays)),
             is_private=is_private,
+            metadata_asides=asides,
         )
 
     # -- the end -----------------------------------------------------------------------------------

@@ -13,10 +13,11 @@ from typing import get_args
 
 from raylog.actors.events import event
 from raylog.actors.messages import AsideFile, MendedTotal, OpeningReport
-from raylog.storage.asides import aside_names, is_in_log, look_into
+from raylog.storage.asides import Aside, aside_names, is_in_log, list_asides, look_into
 from raylog.storage.clock import Clock
 from raylog.storage.errors import CorruptRecord
 from raylog.storage.files import FileSystem
+from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.records.batch import read_header
 from raylog.storage.records.layout import HEADER_SIZE
 from raylog.storage.report import Kind, Mended, Progress
@@ -79,13 +80,35 @@ def _looked_into(fs: FileSystem, folder: str, name: str) -> AsideFile:
         first_offset=aside.first_offset,
         end_offset=aside.end_offset,
         is_in_log=is_in_log(fs, folder, aside),
-        is_unfinished=not aside.batches and _is_unfinished(fs, os.path.join(folder, name)),
+        is_unfinished=_is_unfinished(fs, folder, aside),
     )
 
 
-def _is_unfinished(fs: FileSystem, path: str) -> bool:
+def metadata_asides(fs: FileSystem, log_dir: str) -> list[AsideFile]:
+    """The files that were set aside in a log dir's copy of the metadata, as far as they tell it.
+
+    Its log is not looked into: another process may be writing it. Raises StorageError.
+    """
+    folder = os.path.join(log_dir, str(METADATA_PARTITION))
+    if not fs.is_dir(folder):
+        return []
+    return [
+        AsideFile(
+            name=aside.name,
+            size_bytes=aside.size_bytes,
+            first_offset=aside.first_offset,
+            end_offset=aside.end_offset,
+            is_unfinished=_is_unfinished(fs, folder, aside),
+        )
+        for aside in list_asides(fs, folder)
+    ]
+
+
+def _is_unfinished(fs: FileSystem, folder: str, aside: Aside) -> bool:
     """Whether a file is the beginning of one batch: a write that a crash interrupted."""
-    file = fs.open(path)
+    if aside.batches:
+        return False
+    file = fs.open(os.path.join(folder, aside.name))
     try:
         beginning = file.read(HEADER_SIZE, 0)
         if len(beginning) < HEADER_SIZE:

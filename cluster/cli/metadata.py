@@ -81,6 +81,12 @@ def status(
     for entry in found:
         if entry.problem:
             note(f"{entry.path} of node {short_key(entry.node)}: {entry.problem}")
+        if entry.asides:
+            note(
+                f"{entry.path} of node {short_key(entry.node)}: recovery took bytes out of this "
+                f"copy, and kept them: {', '.join(entry.asides)} (docs/OPERATIONS.md, Damaged "
+                "metadata)"
+            )
     if not found:
         note("no log dir has metadata")
 

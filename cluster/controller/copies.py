@@ -162,7 +162,8 @@ class SurveyedDir:
     any. ``is_fenced``: it has promised that to the Controller that begins now, so soon after it had
     heard the one before that that one cannot have gone on without it. ``is_settled``: it has
     promised that, and Ray knows that the one before has not gone on without it (``witness.py``).
-    ``is_last``: Ray knows that no Controller has begun over it since its last one.
+    ``is_last``: Ray knows that no Controller has begun over it since its last one. ``asides``: the
+    names of the files that recovery has taken out of the metadata, and kept.
     """
 
     node_id: str
@@ -181,6 +182,7 @@ class SurveyedDir:
     is_settled: bool = False
     is_last: bool = False
     real_path: str = ""
+    asides: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.path} of node {self.node_id[:8]}"

@@ -25,7 +25,7 @@ class Standing:
     ``state``: in a word, for people. ``is_in_sync``: whether every committed record must be in it;
     None where nobody can say. ``records``, ``behind``: how many it has, and how many of the newest
     copy's it lacks; -1 where it cannot be read. ``epoch``: of its last Controller. ``problem``: why
-    it cannot be read.
+    it cannot be read. ``asides``: as of ``SurveyedDir``.
     """
 
     node: str
@@ -37,6 +37,7 @@ class Standing:
     epoch: int = NO_EPOCH
     topics: int = -1
     problem: str = ""
+    asides: tuple[str, ...] = ()
 
 
 def standings(dirs: Sequence[SurveyedDir]) -> list[Standing]:
@@ -54,6 +55,7 @@ def standings(dirs: Sequence[SurveyedDir]) -> list[Standing]:
             state="of a newer raylog" if entry.is_of_newer else "unreadable",
             is_in_sync=must_have_all if entry.directory_id in in_sync else False,
             problem=entry.problem,
+            asides=entry.asides,
         )
         for entry in unread
     ]
@@ -115,6 +117,7 @@ def _standing(
         behind=best.copy.end - shared,
         epoch=entry.copy.controller_epoch,
         topics=entry.copy.topics,
+        asides=entry.asides,
     )
 
 

@@ -23,6 +23,7 @@ from raylog.cluster.controller.copies import Copy, SurveyedDir
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.records import decode
 from raylog.cluster.controller.snapshots import desired_of
+from raylog.storage.asides import aside_names
 from raylog.storage.errors import FileGone, LogLocked, OutOfResources, RaylogError
 from raylog.storage.files import FileSystem
 from raylog.storage.log_dir import LOCK_FILE, METADATA_PARTITION
@@ -131,6 +132,7 @@ class _Look:
                 self._found, cluster_id=meta.cluster_id, directory_id=meta.directory_id
             )
         if self._found.has_metadata:
+            self._found = replace(self._found, asides=tuple(aside_names(fs, folder)))
             copy = _read(fs, folder)
             if copy.end and not copy.cluster_id and meta is not None:  # the record of it is lost
                 copy = replace(copy, cluster_id=meta.cluster_id)

@@ -5,11 +5,12 @@ seconds even if an actor hangs. They also name the actors that did not answer. P
 same problem make one finding: a failed disk with a thousand partitions is one problem.
 """
 
+import os
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from raylog.actors.messages import LogDirStatus
+from raylog.actors.messages import AsideFile, LogDirStatus
 from raylog.cluster.controller.describe import (
     BEING_CREATED,
     BEING_OPENED,
@@ -35,6 +36,8 @@ from raylog.cluster.controller.reserve import RESERVE_BYTES
 from raylog.cluster.controller.spread import short_key
 from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding, named
 from raylog.cluster.health.recovery import damaged, gaps, mended, recovering, set_aside
+from raylog.storage.log_dir import METADATA_PARTITION
+from raylog.storage.shell import command
 from raylog.storage.state.checkpoints import (
     CLEANER_OFFSETS,
     CORRUPT_SUFFIX,
@@ -107,6 +110,7 @@ def notes(facts: Facts) -> list[Finding]:
         *mended(facts),
         *_shared_dirs(facts),
         *_one_copy(facts),
+        *_unfinished_metadata(facts),
     )
     return sorted(found, key=lambda finding: finding.what)
 
@@ -478,6 +482,9 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
             yield _damaged_file(log_dir, name, subject)
         if log_dir.strays:
             yield _strays(log_dir, subject)
+        asides = [aside for aside in log_dir.metadata_asides if not aside.is_unfinished]
+        if asides:
+            yield _metadata_asides(log_dir, asides, subject)
 
 
 _MAKE_ROOM = (
@@ -513,6 +520,46 @@ def _strays(log_dir: LogDirStatus, subject: str) -> Finding:
             "any more, remove the folder"
         ),
     )
+
+
+def _metadata_asides(log_dir: LogDirStatus, asides: Sequence[AsideFile], subject: str) -> Finding:
+    folder = os.path.join(log_dir.path, str(METADATA_PARTITION))
+    sizes = [f"{aside.name} ({aside.size_bytes} bytes)" for aside in asides]
+    return Finding(
+        severity=WARNING,
+        subject=subject,
+        what=(
+            "bytes that may be a change of the cluster were taken out of __cluster_metadata-0, and "
+            f"are kept there: {named(sizes)}"
+        ),
+        todo=(
+            "find out which change it was, and make it again if it is missing "
+            "(docs/OPERATIONS.md, Damaged metadata). Check the disk (dmesg on that machine). Then "
+            f"stop the broker, and remove each file: `{command('log', 'aside', 'drop', folder)} "
+            f"{asides[0].name}`"
+        ),
+    )
+
+
+def _unfinished_metadata(facts: Facts) -> Iterator[Finding]:
+    """Writes of the metadata that a crash interrupted: nobody was told of them."""
+    for log_dir in facts.log_dirs:
+        asides = [aside for aside in log_dir.metadata_asides if aside.is_unfinished]
+        if asides:
+            size_bytes = sum(aside.size_bytes for aside in asides)
+            yield Finding(
+                severity=INFO,
+                subject=f"log dir {log_dir.path} of node {facts.node_name(log_dir.node_id)}",
+                what=(
+                    f"{len(asides)} files with the beginning of a write of the metadata, "
+                    f"{size_bytes} bytes, are kept in __cluster_metadata-0; a crash interrupted "
+                    "it, and it was not acknowledged"
+                ),
+                todo=(
+                    "nothing. If you want to remove them: `raylog log aside drop` while the "
+                    "broker is stopped"
+                ),
+            )
 
 
 def _partitions(facts: Facts) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from raylog.storage.errors import (
 from raylog.storage.loader import create_log
 from raylog.storage.log_dir import LogDir
 from raylog.storage.losses import accept_losses
-from raylog.storage.names import TopicPartition
+from raylog.storage.names import TopicPartition, aside_file
 from raylog.storage.state.checkpoints import (
     ACCEPTED_LOSSES,
     CLEANER_OFFSETS,
@@ -211,6 +211,19 @@ def test_a_damaged_checkpoint_is_told_and_stays_in_the_status(
     status = later.work.status(later.id_of(A), "node")
     assert status.damaged_files == (CLEANER_OFFSETS, LOG_START_OFFSETS)
     assert later.work.status(later.id_of(B), "node").damaged_files == ()
+
+
+def test_what_was_taken_out_of_a_copy_of_the_metadata_is_in_the_status(disks: Disks) -> None:
+    folder = f"{A}/__cluster_metadata-0"
+    disks.fs.make_dir(folder)
+    for number, content in enumerate((b"torn", bytes(100))):
+        disks.fs.write_file(f"{folder}/{aside_file(0, number)}", content)
+    asides = disks.work.status(disks.id_of(A), "node").metadata_asides
+    assert [(aside.size_bytes, aside.is_unfinished) for aside in asides] == [
+        (4, True),
+        (100, False),
+    ]
+    assert disks.work.status(disks.id_of(B), "node").metadata_asides == ()
 
 
 class ShortFileSystem(MemoryFileSystem):

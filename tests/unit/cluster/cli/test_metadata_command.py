@@ -165,7 +165,7 @@ def test_the_copies_are_shown_with_names_that_from_takes(rays: Rays) -> None:
     rays.standings = [
         Standing(node="5f" * 28, path="/a", state="newest", is_in_sync=True, behind=0),
         Standing(node="disk-1", path="/b", state="newest", behind=0),
-        Standing(node="disk-2", path="/c", state="behind", behind=2),
+        Standing(node="disk-2", path="/c", state="behind", behind=2, asides=("0.log.aside-0",)),
         Standing(node="6f" * 28, path="/d", state="unreadable", problem="EIO"),
         Standing(node="7f" * 28, path="", state="missed", is_in_sync=True),
         Standing(node="disk-3", path="/e", state="behind", is_in_sync=None, behind=9),
@@ -181,4 +181,8 @@ def test_the_copies_are_shown_with_names_that_from_takes(rays: Rays) -> None:
         ("7f7f7f7f", "yes"),
         ("disk-3", "not known"),
     ]
-    assert done.stderr == "/d of node 6f6f6f6f: EIO\n"
+    assert done.stderr == (
+        "/c of node disk-2: recovery took bytes out of this copy, and kept them: 0.log.aside-0 "
+        "(docs/OPERATIONS.md, Damaged metadata)\n"
+        "/d of node 6f6f6f6f: EIO\n"
+    )

@@ -17,7 +17,7 @@ from raylog.cluster.controller.records import (
     TopicRemovedRecord,
 )
 from raylog.cluster.controller.surveying import SILENT, Looks, Surveyor
-from raylog.storage.errors import StorageError
+from raylog.storage.errors import LogMissing, StorageError
 from raylog.storage.state.controller_epoch import write_controller_epoch
 from raylog.storage.state.properties import MetaProperties, random_id, write_meta
 from raylog.storage.testing.clock import ManualClock
@@ -91,6 +91,29 @@ def test_metadata_with_good_records_behind_damage_is_no_shorter_copy(fs: MemoryF
     assert found.has_metadata
     assert found.copy is None
     assert "is damaged at byte" in found.problem
+
+
+def test_metadata_whose_last_batch_is_damaged_is_no_shorter_copy(fs: MemoryFileSystem) -> None:
+    """It was written whole, so that a client may have been told of it."""
+    written(fs, 1, 2)
+    content = bytearray(fs.read_file(LOG))
+    content[-1] ^= 1
+    fs.write_file(LOG, content)
+    (found,) = Surveyor(fs).survey("n", ["/disk"])
+    assert (found.has_metadata, found.copy) == (True, None)
+    assert "in its last batch, which was written whole" in found.problem
+    with pytest.raises(LogMissing, match="in its last batch"):
+        MetadataLog(fs, ManualClock(), "/disk")
+    assert fs.read_file(LOG) == content, "nothing is cut off"
+
+
+def test_what_was_taken_out_of_a_copy_is_told(fs: MemoryFileSystem) -> None:
+    written(fs, 1)
+    fs.write_file(LOG, fs.read_file(LOG) + b"torn")
+    written(fs, 2)
+    (found,) = Surveyor(fs).survey("n", ["/disk"])
+    assert found.copy is not None
+    assert (found.copy.end, found.asides) == (5, ("00000000000000000000.log.aside-0",))
 
 
 def test_a_log_dir_says_whose_it_is_and_why_it_cannot_be_read(fs: MemoryFileSystem) -> None:

@@ -9,6 +9,7 @@ import pytest
 from raylog.actors.errors import LabelShared
 from raylog.actors.messages import (
     ActorProcess,
+    AsideFile,
     CompactionStatus,
     LogDirStatus,
     PartitionOffsets,
@@ -199,6 +200,19 @@ def test_folders_that_belong_to_nobody_are_told_until_somebody_decides() -> None
     assert (finding.severity, finding.subject) == (WARNING, "log dir /disk of node node-1")
     assert name in finding.what
     assert "remove the folder" in finding.todo
+
+
+def test_what_was_taken_out_of_the_metadata_is_told_until_somebody_removes_it() -> None:
+    """On whichever node the copy is; a write that a crash interrupted is only noted."""
+    aside, torn = (AsideFile(f"0.log.aside-{number}", 134) for number in range(2))
+    seen = log_dir()._replace(metadata_asides=(aside, torn._replace(is_unfinished=True)))
+    finding = only(Facts(log_dirs=[log_dir(), seen]))
+    assert (finding.severity, finding.subject) == (WARNING, "log dir /disk of node node-1")
+    assert finding.what.endswith("kept there: 0.log.aside-0 (134 bytes)")
+    assert "raylog log aside drop /disk/__cluster_metadata-0 0.log.aside-0" in finding.todo
+    (note,) = notes(Facts(log_dirs=[log_dir(), seen]))
+    assert (note.severity, note.subject) == (INFO, "log dir /disk of node node-1")
+    assert "1 files with the beginning of a write of the metadata, 134 bytes" in note.what
 
 
 def test_a_log_dir_that_others_may_look_into_is_noted_with_the_command_that_mends_it() -> None:
