@@ -194,8 +194,14 @@ class LogDir:
         return listing
 
     def check(self) -> None:
-        """Raise StorageError unless the dir is still there, and the same."""
-        meta = read_meta(self._fs, self.path)
+        """Raise StorageError unless the dir is still there, and the same.
+
+        So does each write of a file that another dir at this path has, too.
+        """
+        try:
+            meta = read_meta(self._fs, self.path)
+        except CorruptCheckpoint as error:
+            raise StorageError(self.path, error.problem) from error
         if meta is None:
             raise StorageError(
                 self.path,
@@ -218,8 +224,6 @@ class LogDir:
             return error if error.is_disk_failure else None
         try:
             self.check()
-        except CorruptCheckpoint as damage:
-            return StorageError(self.path, damage.problem)
         except StorageError as failure:
             return failure if failure.is_disk_failure else None
         return None
@@ -240,6 +244,7 @@ class LogDir:
         may have had a higher one.
         """
         if epoch > self.controller_epoch():
+            self.check()
             write_controller_epoch(self._fs, self.path, epoch)
 
     # -- offsets -----------------------------------------------------------------------------------
@@ -312,8 +317,8 @@ class LogDir:
         """Replace the checkpoint files of recovery points and high watermarks."""
         recovery = {partition: known.recovery_point for partition, known in offsets.items()}
         marks = {partition: known.high_watermark for partition, known in offsets.items()}
-        write_offsets(self._fs, os.path.join(self.path, RECOVERY_POINTS), recovery)
-        write_offsets(self._fs, os.path.join(self.path, HIGH_WATERMARKS), marks)
+        self._write(RECOVERY_POINTS, recovery)
+        self._write(HIGH_WATERMARKS, marks)
 
     def write_log_start_offsets(
         self, offsets: Mapping[TopicPartition, CheckpointedOffsets]
@@ -324,7 +329,7 @@ class LogDir:
             for partition, known in offsets.items()
             if known.log_start_offset
         }
-        write_offsets(self._fs, os.path.join(self.path, LOG_START_OFFSETS), starts)
+        self._write(LOG_START_OFFSETS, starts)
 
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
         """Where the compaction of each partition goes on."""
@@ -332,7 +337,11 @@ class LogDir:
 
     def write_cleaner_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace the checkpoint file of where compaction goes on."""
-        write_offsets(self._fs, os.path.join(self.path, CLEANER_OFFSETS), offsets)
+        self._write(CLEANER_OFFSETS, offsets)
+
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self.check()
+        write_offsets(self._fs, os.path.join(self.path, name), offsets)
 
     def doom(self, partition: TopicPartition, *, stray: bool = False) -> str:
         """Rename a partition's folder: it waits to be deleted.
@@ -361,6 +370,7 @@ class LogDir:
     def close(self, *, clean: bool) -> None:
         """Unlock; with ``clean``, leave the marker that says every log was closed in order."""
         if clean:
+            self.check()
             marker = os.path.join(self.path, CLEAN_SHUTDOWN)
             self._fs.write_file(marker, b'{"version":0,"brokerEpoch":-1}')
             self._fs.sync_dir(self.path)

@@ -465,10 +465,7 @@ class OnlineDir:
 
     def check(self) -> None:
         """Raise StorageError unless the dir is still there, and the same."""
-        try:
-            self._log_dir.check()
-        except CorruptCheckpoint as error:
-            raise StorageError(self.path, error.problem) from error
+        self._log_dir.check()
 
     def disk_failure(self, error: StorageError) -> StorageError | None:
         """Why the dir must go offline after an error in it; None if its disk is fine."""

@@ -3,7 +3,7 @@ it."""
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -421,3 +421,38 @@ def test_another_error_says_itself_whether_the_disk_failed(fs: MemoryFileSystem)
     log_dir, broken = opened(fs), StorageError("/disk/logs/x", "Input/output error")
     assert log_dir.disk_failure(broken) is broken
     assert log_dir.disk_failure(DiskFull("/disk/logs/x")) is None
+
+
+# -- another dir at the path -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda log_dir: log_dir.write_recovery_points({}),
+        lambda log_dir: log_dir.write_log_start_offsets({}),
+        lambda log_dir: log_dir.write_cleaner_offsets({}),
+        lambda log_dir: log_dir.write_controller_epoch(9),
+        lambda log_dir: log_dir.close(clean=True),
+    ],
+)
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_nothing_is_written_into_another_dir_at_its_path(
+    fs: MemoryFileSystem, write: Callable[[LogDir], None], *, is_gone: bool
+) -> None:
+    """The disk was not mounted at the start, and is mounted now; or the other way round."""
+    real = opened(fs)
+    real.write_log_start_offsets({ORDERS: CheckpointedOffsets(500, 500, 500)})
+    real.close(clean=False)
+    fs.rename("/disk/logs", "/disk/real")
+    log_dir = opened(fs)
+    fs.rename("/disk/logs", "/disk/empty")
+    if is_gone:
+        fs.make_dir("/disk/logs")
+    else:
+        fs.rename("/disk/real", "/disk/logs")
+    before = {name: fs.read_file(f"/disk/logs/{name}") for name in fs.list_dir("/disk/logs")}
+    with pytest.raises(StorageError, match="the folder is gone" if is_gone else "another log dir"):
+        write(log_dir)
+    after = {name: fs.read_file(f"/disk/logs/{name}") for name in fs.list_dir("/disk/logs")}
+    assert after == before

@@ -330,6 +330,21 @@ def test_a_dir_whose_checkpoints_cannot_be_written_gets_no_marker() -> None:
         disks.again().open()
 
 
+def test_an_orderly_end_writes_nothing_into_a_dir_that_came_to_its_path() -> None:
+    """The node began over an empty folder, and the disk was mounted there since."""
+    disks = two_logs()
+    disks.work.record_offsets(LOG, disks.id_of(A), OFFSETS)
+    disks.work.write_log_start_offsets(disks.id_of(A))
+    fs = disks.fs.crash()
+    fs.rename(A, f"{A}-real")
+    later = Disks(fs).start()
+    fs.rename(A, f"{A}-empty")
+    fs.rename(f"{A}-real", A)
+    assert not later.work.unlock({OTHER_LOG: OFFSETS}, set())
+    assert marked(later) == [B]
+    assert later.checkpoints(A)[1] == {ORDERS: 3}
+
+
 def test_a_dir_that_is_out_of_use_makes_the_end_unclean() -> None:
     disks = two_logs()
     disks.work.close_dir(disks.id_of(A))
