@@ -674,12 +674,13 @@ class Broker:
 
         All logs are flushed and closed, checkpoints and clean markers written. Also ends Ray, if
         ``start`` started it. Where the Controller cannot be reached for 30 s, because its node is
-        away, the other nodes are stopped without it. Raises RequestTimedOut where it answers no
-        question for a minute; where this ends Ray, after 10 minutes.
+        away, the other nodes are stopped without it. So are all where it answers no question for a
+        minute: its process is ended first, and a warning says so. Raises RequestTimedOut where a
+        Controller that answers needs more than 10 minutes.
         """
         self._join()
         self._is_starter = False
-        is_clean = stop_controller(self.namespace, ends_ray=self._owns_ray)
+        is_clean = stop_controller(self.namespace)
         if self._owns_ray:
             self._owns_ray = False
             leave_ray()

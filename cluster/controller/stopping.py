@@ -21,16 +21,23 @@ RETRY_INTERVAL_S = 0.1
 # asked.
 PATIENCE_S = 60.0
 LISTEN_INTERVAL_S = 10.0
+# Ray kills a process that stands still some 5 s after it was told to end an actor.
+KILLED_WITHIN_S = 10.0
 
 
-def stop_controller(namespace: str, *, ends_ray: bool = False) -> bool:
+class _Silent(Exception):
+    """The Controller answers nothing."""
+
+
+def stop_controller(namespace: str) -> bool:
     """Have the Controller stop the broker, and end it; without one, stop the nodes from here.
 
-    Returns whether all was in order. Ray has forgotten the Controller then, so that the next start
-    finds none. ``ends_ray``: Ray ends after this, and all logs with it, also those that are not
-    closed. So a Controller that hangs is waited for as long as one that works.
+    Returns whether all logs were closed in order. Ray has forgotten the Controller then, so that
+    the next start finds none. One that hangs is ended first, so that it does not go on with its
+    work when it wakes. What it has answered is on its disk and in the copies of the metadata; only
+    the last record is missing, which says that nothing followed.
     """
-    is_clean = _shut_down(namespace, ends_ray=ends_ray)
+    is_clean = _shut_down(namespace)
     kill(CONTROLLER, namespace)
     deadline = time.monotonic() + CALL_TIMEOUT_S
     while find_controller(namespace) is not None and time.monotonic() < deadline:
@@ -38,14 +45,17 @@ def stop_controller(namespace: str, *, ends_ray: bool = False) -> bool:
     return is_clean
 
 
-def _shut_down(namespace: str, *, ends_ray: bool) -> bool:
+def _shut_down(namespace: str) -> bool:
     deadline = time.monotonic() + LOOKUP_TIMEOUT_S
     while True:
         try:
             controller = find_controller(namespace)
             if controller is None:
                 break
-            return _answer(controller, controller.shutdown(), ends_ray=ends_ray)
+            return _answer(controller, controller.shutdown())
+        except _Silent:
+            _end_silent(namespace)
+            break
         except NotLeader as error:
             if time.monotonic() > deadline:
                 logger.warning("the Controller cannot be reached; stopping without it: %s", error)
@@ -54,46 +64,43 @@ def _shut_down(namespace: str, *, ends_ray: bool) -> bool:
     return stop_nodes(namespace)
 
 
-def _answer(controller: ControllerStub, ending: Call[bool], *, ends_ray: bool) -> bool:
-    """What the Controller says of the end. RequestTimedOut where it hangs, or takes too long.
+def _end_silent(namespace: str) -> None:
+    """End the process of a Controller that hangs, and tell what is done without it."""
+    logger.warning(
+        "the Controller has not answered for %d s: its process is ended, and the nodes are stopped "
+        "without it. The metadata has every change that was acknowledged, but not the mark of an "
+        "orderly end: have all nodes running before the next `raylog start`",
+        PATIENCE_S,
+    )
+    kill(CONTROLLER, namespace)
+    time.sleep(KILLED_WITHIN_S)
 
-    It may take long, so it is asked in between whether it is there. Nothing is stopped without a
-    Controller that hangs: it would go on with its work when it wakes.
+
+def _answer(controller: ControllerStub, ending: Call[bool]) -> bool:
+    """What the Controller says of the end. RequestTimedOut where it takes too long.
+
+    It may take long, so it is asked in between whether it is there. Raises _Silent where it is not.
     """
     began_s = time.monotonic()
     questions: list[Call[str]] = []  # that are not answered
     silent_since_s: float | None = None  # the oldest question since the last answer
-    is_told = False
     while True:
         if answered([ending], LISTEN_INTERVAL_S):
             return ending.get()
         now_s = time.monotonic()
         left = [question for question in questions if not question.is_answered()]
         if len(left) < len(questions):
-            silent_since_s, is_told = None, False
+            silent_since_s = None
         questions = left
-        is_silent = silent_since_s is not None and now_s - silent_since_s >= PATIENCE_S
-        if is_silent and not ends_ray:
-            raise RequestTimedOut("stopping the broker", round(PATIENCE_S * 1000))
+        if silent_since_s is not None and now_s - silent_since_s >= PATIENCE_S:
+            raise _Silent
         if now_s - began_s >= OPEN_TIMEOUT_S:
             raise RequestTimedOut("stopping the broker", round(OPEN_TIMEOUT_S * 1000))
-        if is_silent and not is_told:
-            _tell_silence(OPEN_TIMEOUT_S - (now_s - began_s))
-            is_told = True
         if silent_since_s is None:
             silent_since_s = now_s
         question = controller.cluster_id()
         question.ignore()  # what it is answered
         questions.append(question)
-
-
-def _tell_silence(left_s: float) -> None:
-    logger.warning(
-        "the Controller has not answered for %d s; waiting for it for up to %d s more, since the "
-        "logs would not be closed in order without it",
-        PATIENCE_S,
-        left_s,
-    )
 
 
 def stop_nodes(namespace: str, timeout_s: float = OPEN_TIMEOUT_S) -> bool:

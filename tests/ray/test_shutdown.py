@@ -17,7 +17,9 @@ from raylog.cluster.broker import Broker
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.checkpoints import RECOVERY_POINTS
+from raylog.storage.state.properties import CLEAN_SHUTDOWN
 from raylog.storage.testing.waiting import wait_for
+from tests.harness.faults import hanging, pid_of
 
 
 def values(broker: Broker, topic: str) -> list[bytes | None]:
@@ -111,3 +113,20 @@ def test_a_controller_and_a_log_manager_killed_together_come_back(
             return False
 
     wait_for(creates, 60, "a topic can be created")
+
+
+def test_a_stop_closes_every_log_in_order_though_the_controller_hangs(
+    local_ray: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = raylog.start([str(tmp_path / "log")], namespace="hangs")
+    first.create_topic("t")
+    with first.producer() as producer:
+        producer.send("t", b"1").result()
+    with hanging(pid_of(first, CONTROLLER)):
+        assert first.stop()
+        wait_for(lambda: not running("hangs"), 60, "every actor has ended")
+    assert (tmp_path / "log" / CLEAN_SHUTDOWN).exists()
+    assert any("its process is ended" in message for message in caplog.messages)
+    second = raylog.start([str(tmp_path / "log")], namespace="hangs")
+    assert values(second, "t") == [b"1"]
+    assert second.stop()

@@ -86,8 +86,8 @@ def stopped(monkeypatch: pytest.MonkeyPatch, rays: Ray) -> list[str]:
     rays.connected_to = "here:1"
     names: list[str] = []
 
-    def stop(namespace: str, *, ends_ray: bool) -> bool:
-        names.append(f"{namespace}, and Ray" if ends_ray else namespace)
+    def stop(namespace: str) -> bool:
+        names.append(namespace)
         return True
 
     monkeypatch.setattr(module, "stop_controller", stop)
@@ -122,13 +122,14 @@ def test_a_broker_that_was_stopped_is_not_stopped_again(stopped: list[str]) -> N
     assert stopped == ["ns"]
 
 
-def test_a_stop_that_ends_ray_says_so(stopped: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """No log is closed in order after it."""
+def test_a_stop_ends_the_ray_that_the_start_has_started(
+    stopped: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     left: list[bool] = []
     monkeypatch.setattr(module, "leave_ray", lambda: left.append(True))
     broker = Broker("ns", "here:1", is_starter=True, owns_ray=True)
     broker.stop()
-    assert (stopped, left) == (["ns, and Ray"], [True])
+    assert (stopped, left) == (["ns"], [True])
 
 
 # -- what is refused before anything is started ----------------------------------------------------

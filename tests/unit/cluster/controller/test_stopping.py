@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from raylog.actors.errors import NotLeader, RequestTimedOut
+from raylog.actors.runtime.names import CONTROLLER
 from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster.controller import stopping as module
 from raylog.cluster.controller.stopping import stop_nodes
@@ -104,8 +105,12 @@ class Ending:
         self.now_s = 0.0
         self.answers_until_s, self.ends_at_s = answers_until_s, ends_at_s
         self.lag_s, self.stands_still = lag_s, stands_still
-        patch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        time = SimpleNamespace(monotonic=lambda: self.now_s, sleep=self._sleep)
+        patch.setattr(module, "time", time)
         patch.setattr(module, "answered", self._wait)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now_s += seconds
 
     def _wait(self, calls: list[Any], timeout_s: float) -> list[Any]:
         if self.stands_still is not None and self.now_s >= self.stands_still[0]:
@@ -114,10 +119,10 @@ class Ending:
         self.now_s = self.ends_at_s if is_ended else self.now_s + timeout_s
         return calls if is_ended else []
 
-    def end(self, *, ends_ray: bool = False) -> bool:
+    def end(self) -> bool:
         stub: Any = SimpleNamespace(cluster_id=self._question)
         ending: Any = SimpleNamespace(get=lambda: True)
-        return module._answer(stub, ending, ends_ray=ends_ray)
+        return module._answer(stub, ending)
 
     def _question(self) -> Any:
         answered_at_s = self.now_s + self.lag_s
@@ -148,28 +153,34 @@ def test_time_in_which_nothing_runs_here_is_no_silence(
     assert ending.end()
 
 
-def test_a_controller_that_hangs_while_it_stops_is_given_up_after_a_minute(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ending = Ending(monkeypatch, answers_until_s=0)
-    with pytest.raises(RequestTimedOut, match="stopping the broker: no answer within 60000 ms"):
-        ending.end()
-    assert ending.now_s == 70, "the first question is asked at 10 s"
-
-
-def test_before_ray_ends_a_controller_that_hangs_is_waited_for_and_that_is_told(
+def test_a_controller_that_hangs_is_ended_after_a_minute_and_the_nodes_stop_without_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """All logs end with Ray, closed or not."""
-    assert Ending(monkeypatch, answers_until_s=0, ends_at_s=300).end(ends_ray=True)
+    """It must not go on with its work when it wakes."""
+    ending = Ending(monkeypatch, answers_until_s=0)
+    stub: Any = SimpleNamespace(cluster_id=ending._question, shutdown=lambda: None)
+    done: list[str] = []
+    found = iter([stub])
+    monkeypatch.setattr(module, "find_controller", lambda _: next(found, None))
+    monkeypatch.setattr(module, "kill", lambda name, _: done.append(f"kill {name}"))
+
+    def stop_nodes(_namespace: str) -> bool:
+        done.append("stop the nodes")
+        return True
+
+    monkeypatch.setattr(module, "stop_nodes", stop_nodes)
+    assert module.stop_controller("test")
+    assert done == [f"kill {CONTROLLER}", "stop the nodes", f"kill {CONTROLLER}"]
+    assert ending.now_s == 70 + module.KILLED_WITHIN_S, "the first question is asked at 10 s"
     (told,) = caplog.messages
-    assert "not answered for 60 s; waiting for it for up to 530 s more" in told
+    assert "not answered for 60 s: its process is ended" in told
+    assert "have all nodes running before the next `raylog start`" in told
 
 
-def test_before_ray_ends_it_is_waited_for_no_longer_than_for_one_that_works(
+def test_a_controller_that_answers_is_waited_for_ten_minutes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ending = Ending(monkeypatch, answers_until_s=0)
+    ending = Ending(monkeypatch, answers_until_s=10_000)
     with pytest.raises(RequestTimedOut, match="stopping the broker: no answer within 600000 ms"):
-        ending.end(ends_ray=True)
+        ending.end()
     assert ending.now_s == 600
