@@ -25,6 +25,8 @@ from raylog.storage.wire import message
 
 MIB = 1 << 20
 DELETE, COMPACT = "delete", "compact"
+# The first must not exceed the second; every other key stands alone.
+MIN_LAG, MAX_LAG = "min.compaction.lag.ms", "max.compaction.lag.ms"
 MAX_PLAIN_BATCH_BYTES = 100 * MIB  # enough for 1 MiB of text; a bomb is a thousand times as much
 
 
@@ -315,6 +317,17 @@ class LogConfig:
 
         Raises InvalidConfig with the key's name.
         """
+        config = cls.unchecked(overrides, base)
+        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+            why = f"must not exceed {MAX_LAG}={config.max_compaction_lag_ms}"
+            raise InvalidConfig(MIN_LAG, config.min_compaction_lag_ms, why)
+        return config
+
+    @classmethod
+    def unchecked(
+        cls, overrides: Mapping[str, Any], base: "LogConfig | None" = None
+    ) -> "LogConfig":
+        """The same, though keys may not go together. No log is to be opened with it."""
         values = {
             attribute_of(key): parse_value(TOPIC_KEYS, key, value)
             for key, value in overrides.items()
@@ -323,9 +336,6 @@ class LogConfig:
         config = replace(base or cls(), **values)
         if config.internal_segment_bytes:
             config = replace(config, segment_bytes=config.internal_segment_bytes)
-        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
-            why = f"must not exceed max.compaction.lag.ms={config.max_compaction_lag_ms}"
-            raise InvalidConfig("min.compaction.lag.ms", config.min_compaction_lag_ms, why)
         return config
 
 

@@ -55,11 +55,13 @@ def get(
     if topic is None and not of_broker:
         raise typer.BadParameter("give TOPIC or --broker")
     broker = connected(address, namespace)
+    described = None
     if of_broker or topic is None:
         wanted = [*([topic] if topic else []), *(keys or [])]
         entries, subject = of_broker_keys(broker.broker_config(), wanted), "broker"
     else:
         entries, subject = of_topic_keys(broker.topic_config(topic), keys or []), f"topic {topic}"
+        described = broker.describe_topic(topic)
     if output is Output.json:
         show_json({"subject": subject, "config": entries})
         return
@@ -67,6 +69,8 @@ def get(
         ("key", "value", "set by"),
         [(entry.name, _text(entry.value), entry.source) for entry in entries],
     )
+    if described is not None and described.problem is not None:
+        note(f"{described.problem}, so its partitions are not opened; {described.todo}")
 
 
 def _text(value: object) -> str:

@@ -43,7 +43,7 @@ from raylog.cluster.controller.records import (
     TopicRecord,
     TopicRemovedRecord,
 )
-from raylog.cluster.controller.settings import altered, topic_overrides
+from raylog.cluster.controller.settings import altered, conflict, topic_overrides
 from raylog.cluster.controller.spread import Homes, is_usable, short_key
 from raylog.cluster.controller.upgrade import releases_of, why_not_ready
 from raylog.storage.config import LogConfig
@@ -323,6 +323,7 @@ class Commands:
         if command.is_repeated and command.total == count:
             return ()
         check_partitions(command.total, least=count + 1)
+        self._check_opens(topic)
         return self._new_partitions(topic, count, command.total - count)
 
     def _new_partitions(
@@ -373,6 +374,12 @@ class Commands:
         LogConfig.parse(config, self._config.topic_defaults)
         return config
 
+    def _check_opens(self, topic: TopicRecord) -> None:
+        """Raise TopicConfigConflict where no log is opened with the topic's config."""
+        problem = conflict(topic.name, topic.config, self._config.topic_defaults)
+        if problem is not None:
+            raise problem
+
     def _topic(self, name: str) -> TopicRecord:
         topic = self._desired.topic_named(name)
         if topic is None:
@@ -401,6 +408,7 @@ class Commands:
         record = self._partition(command.name, command.number)
         if record.state == "creating":
             raise NotLeader(str(record.log.partition), "it is being created")
+        self._check_opens(self._desired.topics[record.log.topic_id])
         target = self._target(record, command.log_dir)
         if target == (record.target or record.directory):
             return ()

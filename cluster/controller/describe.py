@@ -10,6 +10,7 @@ Otherwise there is a problem, and the first of these that is true is told::
     its node reports why it failed           that error
     its folder does not say whose it is      TopicIdUnreadable
     its node obeys, and has no folder of it  LogMissing
+    its topic's config is none for a log     TopicConfigConflict
     else                                     it is being opened
 """
 
@@ -27,6 +28,7 @@ from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import DirRecord, PartitionRecord, TopicRecord
+from raylog.cluster.controller.settings import conflict
 from raylog.cluster.controller.spread import short_key
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
@@ -34,6 +36,7 @@ from raylog.storage.errors import (
     LogDirTakenOffline,
     LogMissing,
     RaylogError,
+    TopicConfigConflict,
     TopicIdUnreadable,
 )
 from raylog.storage.names import TopicPartition
@@ -108,7 +111,10 @@ class PartitionDescription(NamedTuple):
 
 @message
 class TopicDescription(NamedTuple):
-    """One topic."""
+    """One topic.
+
+    ``problem``: why no log can be opened with its config, and ``todo`` what to do; None if all can.
+    """
 
     name: str
     topic_id: str
@@ -116,6 +122,8 @@ class TopicDescription(NamedTuple):
     partitions: tuple[PartitionDescription, ...]
     # The numbers of those that do not report this config: they obey an older one, or do not serve.
     outdated: tuple[int, ...] = ()
+    problem: str | None = None
+    todo: str | None = None
 
 
 @message
@@ -178,6 +186,7 @@ def describe_topic(snapshot: Snapshot, name: str) -> TopicDescription:
     """A topic and where its partitions are. Raises UnknownTopicOrPartition."""
     topic = topic_of(snapshot, name)
     records = _records_of(snapshot, topic)
+    problem = conflict_of(snapshot, topic)
     return TopicDescription(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -188,7 +197,14 @@ def describe_topic(snapshot: Snapshot, name: str) -> TopicDescription:
             for record in records
             if not _obeys(snapshot, record, snapshot.desired.config_version(topic.topic_id))
         ),
+        problem=None if problem is None else problem.problem,
+        todo=None if problem is None else problem.advice,
     )
+
+
+def conflict_of(snapshot: Snapshot, topic: TopicRecord) -> TopicConfigConflict | None:
+    """Why no log can be opened with a topic's config; None where it can."""
+    return conflict(topic.name, topic.config, snapshot.config.topic_defaults)
 
 
 def topic_metadata(snapshot: Snapshot, name: str, defaults: LogConfig) -> TopicMetadata:
@@ -203,7 +219,7 @@ def topic_metadata(snapshot: Snapshot, name: str, defaults: LogConfig) -> TopicM
         )
         for record in _records_of(snapshot, topic)
     )
-    config = LogConfig.parse(topic.config, defaults)
+    config = LogConfig.unchecked(topic.config, defaults)
     return TopicMetadata(
         topic=name,
         topic_id=topic.topic_id,
@@ -332,9 +348,10 @@ def _problem_at(
     elsewhere = _lies_elsewhere(snapshot, record, directory, entries)
     if elsewhere is not None:
         return elsewhere
-    if entries:
-        return BEING_OPENED
-    return not_there
+    if not entries:
+        return not_there
+    topic = snapshot.desired.topics[record.log.topic_id]
+    return conflict_of(snapshot, topic) or BEING_OPENED
 
 
 def _lies_elsewhere(

@@ -145,6 +145,7 @@ class Pending:
             stuck=self._journal.stuck,
             refused=self._charge.refusing,
             controller=self._charge.node,
+            config=self._config(),
         )
         for request, waiting in list(self._waiting.items()):
             ended = waiting.look(view)

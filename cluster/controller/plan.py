@@ -97,7 +97,10 @@ class Configs:
         self._parsed.clear()
 
     def of(self, topic: TopicRecord) -> LogConfig | None:
-        """The topic's config; None where the broker's own keys made it impossible since."""
+        """The topic's config; None where the broker's own keys made it impossible since.
+
+        No log of the topic is opened then; ``settings.conflict`` says why.
+        """
         version, config = self._parsed.get(topic.topic_id, (-1, None))
         if version != topic.version:
             try:

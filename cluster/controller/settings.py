@@ -14,6 +14,8 @@ from raylog.actors.node.broker_config import (
 )
 from raylog.storage.config import (
     FIXED_TOPIC_KEYS,
+    MAX_LAG,
+    MIN_LAG,
     TOPIC_KEYS,
     LogConfig,
     attribute_of,
@@ -21,7 +23,7 @@ from raylog.storage.config import (
     no_such_key,
     parse_value,
 )
-from raylog.storage.errors import InvalidConfig, UnknownConfigKey
+from raylog.storage.errors import InvalidConfig, TopicConfigConflict, UnknownConfigKey
 
 TOPIC, BROKER, DEFAULT = "topic", "broker", "default"
 # Kafka's keys for Kafka's own tests: shown only where somebody set them.
@@ -80,13 +82,41 @@ def altered(
     return {**kept, **topic_overrides(changes)}
 
 
+def conflict(
+    topic: str, config: Mapping[str, Any], defaults: LogConfig
+) -> TopicConfigConflict | None:
+    """Why no log can have a topic's own config over the broker's; None where it can.
+
+    The config was valid when it was given, so the broker has been started with another one since.
+    """
+    try:
+        LogConfig.parse(config, defaults)
+    except InvalidConfig as error:
+        key, value, why = error.args
+        if key == MIN_LAG:
+            return _conflict_of_lags(topic, config, defaults)
+        return TopicConfigConflict(key, value, f"the broker refuses: {why}", topic)
+    return None
+
+
+def _conflict_of_lags(
+    topic: str, config: Mapping[str, Any], defaults: LogConfig
+) -> TopicConfigConflict:
+    """One of the two is the topic's own: the broker's go together."""
+    own, other = (MIN_LAG, MAX_LAG) if MIN_LAG in config else (MAX_LAG, MIN_LAG)
+    must = "exceeds" if own == MIN_LAG else "is less than"
+    of_broker = f"{BROKER_SYNONYMS[other][0][0]}={getattr(defaults, attribute_of(other))}"
+    why = f"{must} the broker's {of_broker}"
+    return TopicConfigConflict(own, config[own], why, topic)
+
+
 def topic_entries(config: Mapping[str, Any], defaults: LogConfig) -> list[ConfigEntry]:
-    """Every topic key.
+    """Every topic key; also where the topic's own do not go with the broker's.
 
     The source of a key that the topic does not set is the broker if the value differs from Kafka's
     default, else the default.
     """
-    values = LogConfig.parse(config, defaults)
+    values = LogConfig.unchecked(config, defaults)
     return [
         ConfigEntry(name, value, TOPIC if name in config else _source(value, key.default))
         for name, key in sorted(TOPIC_KEYS.items())

@@ -10,7 +10,7 @@ kind                ends well                       ends otherwise
 Creating            all of its partitions serve     one failed, its node is silent, nothing goes
                                                     on, or the metadata's disk is full: what was
                                                     begun is removed again
-Altering            all that serve obey             after 30 s it names those that do not
+Altering            all in reach serve and obey     after 30 s it names those that do not
 Deleting            nothing is left of it           after 30 s it says what is left, and why
 Moving              it serves from the new log dir  the move was given up or cancelled, or its node
                                                     was stopped: it goes on with a start of that
@@ -34,8 +34,9 @@ from raylog.actors.errors import (
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.config_changes import ConfigChange
-from raylog.cluster.controller.describe import Snapshot, offline_error
+from raylog.cluster.controller.describe import BEING_OPENED, Snapshot, offline_error, problem_of
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.instructions import Altered, Answered, Applied, Behind
 from raylog.cluster.controller.leaving_dirs import leaving_waits_for
@@ -68,7 +69,7 @@ class View:
 
     ``stuck``: why no record can be written, not even in the metadata's reserve. ``refused``: the
     nodes whose LogManager cannot be started. ``controller``: the key of the Controller's node.
-    ``digests``: of the broker's config.
+    ``config``: the broker's; ``digests``: of it.
     """
 
     desired: Desired
@@ -78,6 +79,17 @@ class View:
     stuck: DiskFull | None = None
     refused: Collection[str] = ()
     controller: str = ""
+    config: BrokerConfig = field(default_factory=BrokerConfig)
+
+    def snapshot(self) -> Snapshot:
+        """The same, as look-ups need it."""
+        return Snapshot(
+            desired=self.desired,
+            observed=self.observed,
+            controller=self.controller,
+            now_ms=self.now_ms,
+            config=self.config,
+        )
 
     def seen(self, log: LogId) -> Observed | None:
         """The node that has a log, or shall make it; None while it is away, or has ended."""
@@ -190,14 +202,20 @@ class Altering:
     def look(self, view: View) -> Ended | None:
         if self.topic.topic_id not in view.desired.topics:
             return Ended(error=_deleted(self.topic.name))
-        behind = []
+        behind, is_opening = [], False
         for log in view.desired.live_logs_of(self.topic.topic_id):
             why = why_behind(log, self.topic.version, view)
             if why:
                 behind.append(Behind(partition=log.partition, why=why))
-        if behind and view.now_ms - self.since_ms <= PATIENCE_MS:
+            elif _is_being_opened(log, view):
+                is_opening = True  # it may be that only this config allows it
+        if (behind or is_opening) and view.now_ms - self.since_ms <= PATIENCE_MS:
             return None
         return Ended(value=Altered(topic=self.topic, behind=tuple(behind)))
+
+
+def _is_being_opened(log: LogId, view: View) -> bool:
+    return problem_of(view.snapshot(), view.desired.partitions[log]) == BEING_OPENED
 
 
 def why_behind(log: LogId, version: int, view: View) -> str:
@@ -357,12 +375,7 @@ class Operating:
     since_ms: int
 
     def look(self, view: View) -> Ended | None:
-        snapshot = Snapshot(
-            desired=view.desired,
-            observed=view.observed,
-            controller=view.controller,
-            now_ms=view.now_ms,
-        )
+        snapshot = view.snapshot()
         error = replaced(snapshot, self.node, self.state)
         if error is not None:
             return Ended(error=error)

@@ -90,6 +90,7 @@ def findings(facts: Facts) -> list[Finding]:
         _closing,
         _older_configs,
         _log_dirs,
+        _topics,
         _partitions,
         recovering,
         set_aside,
@@ -562,9 +563,27 @@ def _unfinished_metadata(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def _topics(facts: Facts) -> Iterator[Finding]:
+    for topic in facts.topics:
+        if topic.problem is not None:
+            yield Finding(
+                severity=ERROR,
+                subject=f"topic {topic.name}",
+                what=(
+                    f"{topic.problem}. No partition of it is opened, and clients are refused. One "
+                    "that serves already does so with the config of before. Nothing is removed or "
+                    "compacted"
+                ),
+                todo=f"{topic.todo}. Its partitions open then by themselves",
+            )
+
+
 def _partitions(facts: Facts) -> Iterator[Finding]:
+    of_topics = {topic.problem for topic in facts.topics}  # the topics' findings name them
     away = {
-        name: described for name, described in facts.described() if described.problem is not None
+        name: described
+        for name, described in facts.described()
+        if described.problem is not None and described.problem not in of_topics
     }
     stopped = {
         name

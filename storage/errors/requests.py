@@ -257,6 +257,22 @@ class InvalidConfig(RaylogError):
     template = "config {key}={value!r}: {why}"
 
 
+class TopicConfigConflict(InvalidConfig):
+    """What a topic sets itself does not go with the broker's config, so no log of it is opened.
+
+    The broker was started with another config since the topic was given its own.
+    """
+
+    fields: ClassVar[tuple[str, ...]] = ("key", "value", "why", "topic")
+    topic: str
+    template = (
+        "topic {topic} sets {key}={value}, which {why}; set another value with `raylog config set "
+        "{quoted_topic} {key}=VALUE`, or remove it with `raylog config set {quoted_topic} --delete "
+        "{key}`; or change the broker's config file, and give it to the broker with `raylog start "
+        "--config FILE --apply`"
+    )
+
+
 class UnknownConfigKey(InvalidConfig):
     """A config key that was asked for, or is to be deleted, does not exist there."""
 

@@ -3,14 +3,24 @@
 from typing import Any
 
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.cluster.controller.commands import ApplyConfig, DeleteTopic
+from raylog.cluster.controller.commands import (
+    AddPartitions,
+    AlterTopic,
+    ApplyConfig,
+    DeleteTopic,
+    MovePartition,
+    StartNode,
+    StopNode,
+)
 from raylog.cluster.controller.config_changes import parsed_for
+from raylog.cluster.controller.describe import Snapshot, explain, is_settled
 from raylog.cluster.controller.instructions import Applied
 from raylog.cluster.controller.rolling import Roll, digests_of, roll
-from raylog.storage.errors import InvalidConfig
+from raylog.storage.errors import InvalidConfig, RaylogError
+from raylog.storage.names import TopicPartition
 from tests.harness.control_nodes import PerfectNode
 from tests.harness.controller_play import Play
-from tests.transcripts.controllers import FULL, node_a, node_b
+from tests.transcripts.controllers import FULL, answer_of, node_a, node_b
 
 GIVEN = {"log.dirs": ["/a1"]}
 AT_ONCE = {**GIVEN, "log.retention.ms": 5}
@@ -262,3 +272,85 @@ def test_a_node_that_may_be_closing_its_logs_is_named_as_the_reason() -> None:
     wanted = digests_of(play.machine.config)
     turn = roll(play.desired, play.machine.watched.nodes, play.now_ms, wanted)
     assert turn == Roll(waits_for="node a may be closing its logs")
+
+
+# -- a topic whose own config does not go with that of the start -----------------------------------
+
+LAG = {**GIVEN, "log.cleaner.max.compaction.lag.ms": 1_000}
+
+
+def in_conflict() -> Play:
+    """A start with LAG, of a broker that has a topic which it does not go with, and another one."""
+    play = serving(node_a())
+    play.create("u", min_compaction_lag_ms=60_000)
+    play.nodes["a"].restart()
+    play.start_id, play.config = "start-2", BrokerConfig.parse(LAG)
+    play.begin()
+    play.settle()
+    return play
+
+
+def snapshot_of(play: Play) -> Snapshot:
+    return Snapshot(
+        desired=play.desired,
+        observed=play.machine.watched.nodes,
+        node_ids={"a": "ray-a"},
+        now_ms=play.now_ms,
+        config=play.machine.config,
+    )
+
+
+def why_away(play: Play, name: str) -> RaylogError | None:
+    return explain(snapshot_of(play), TopicPartition(name, 0))
+
+
+def test_a_start_does_not_wait_for_a_topic_whose_own_config_does_not_go_with_the_brokers() -> None:
+    play = in_conflict()
+    assert is_settled(snapshot_of(play))
+    assert why_away(play, "t") is None
+    assert str(why_away(play, "u")) == (
+        "topic u sets min.compaction.lag.ms=60000, which exceeds the broker's "
+        "log.cleaner.max.compaction.lag.ms=1000; set another value with `raylog config set u "
+        "min.compaction.lag.ms=VALUE`, or remove it with `raylog config set u --delete "
+        "min.compaction.lag.ms`; or change the broker's config file, and give it to the broker "
+        "with `raylog start --config FILE --apply`"
+    )
+
+
+def test_such_a_topic_is_opened_when_its_own_config_goes_with_the_brokers_again() -> None:
+    play = in_conflict()
+    told = play.asks(AlterTopic(name="u", delete=("min.compaction.lag.ms",)))
+    assert told == ["append: topic u v2.1"]
+    assert play.appended() == ["tell a: serve u-0 in a1 v2.1"]
+    assert play.answer is None, "it is answered when the partition serves"
+    play.settle()
+    assert answer_of(play) == "u v2.1"
+    assert why_away(play, "u") is None
+
+
+def test_such_a_topic_is_opened_when_the_broker_gets_another_config() -> None:
+    play = in_conflict()
+    applied(play, GIVEN)
+    assert why_away(play, "u") is None
+
+
+def test_such_a_topic_is_neither_extended_nor_moved_and_nobody_waits_for_it() -> None:
+    play = in_conflict()
+    for command in (
+        AddPartitions(name="u", total=2),
+        MovePartition(name="u", number=0, log_dir="a2"),
+    ):
+        play.asks(command)
+        assert answer_of(play) == "TopicConfigConflict"
+    play.asks(DeleteTopic(name="u"))
+    play.settle()
+    assert "u-0" not in play.states()
+
+
+def test_a_start_of_a_node_does_not_wait_for_such_a_topic() -> None:
+    play = in_conflict()
+    for command in (StopNode(node="a"), StartNode(node="a")):
+        play.asks(command)
+        play.settle(10_000)
+    assert answer_of(play) == "node a"
+    assert why_away(play, "t") is None

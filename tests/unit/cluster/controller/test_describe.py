@@ -6,6 +6,7 @@ import pytest
 
 from raylog.actors.control import DirReport, LogReport, Report
 from raylog.actors.errors import LogRefused, NotLeader, UnknownTopicOrPartition
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.describe import (
     BEING_CREATED,
     BEING_OPENED,
@@ -33,7 +34,13 @@ from raylog.cluster.controller.records import (
     TopicRecord,
 )
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import LogDirOffline, LogMissing, RaylogError, TopicIdUnreadable
+from raylog.storage.errors import (
+    LogDirOffline,
+    LogMissing,
+    RaylogError,
+    TopicConfigConflict,
+    TopicIdUnreadable,
+)
 from raylog.storage.names import TopicPartition
 from tests.harness.control_nodes import entry, log_id
 
@@ -157,6 +164,27 @@ def test_why_a_partition_does_not_serve(
     else:
         assert why is problem
     assert is_settled(view) == (problem not in (BEING_OPENED, BEING_CREATED))
+
+
+def test_a_log_that_no_config_opens_is_refused_by_its_name_and_nobody_waits() -> None:
+    wide = BrokerConfig.parse({"log.cleaner.min.compaction.lag.ms": 60_000})
+    shall = desired(ONLINE)
+    shall.apply(replace(shall.topics["id-t"], config={"max.compaction.lag.ms": 1_000}))
+    view = replace(snapshot(shall, report(entry(LOG, "dir-a", "found"))), config=wide)
+    assert isinstance(explain(view, KEY), TopicConfigConflict)
+    assert is_settled(view)
+    assert described(view).problem == described(view).partitions[0].problem
+    assert described(view).todo == described(view).partitions[0].todo
+    assert topic_metadata(view, "t", wide.topic_defaults).partitions[0].node_id is None
+
+
+def test_a_log_that_serves_with_the_config_of_before_serves_on_and_its_topic_is_told() -> None:
+    wide = BrokerConfig.parse({"log.cleaner.min.compaction.lag.ms": 60_000})
+    shall = desired(ONLINE)
+    shall.apply(replace(shall.topics["id-t"], config={"max.compaction.lag.ms": 1_000}))
+    view = replace(snapshot(shall, report(entry(LOG, "dir-a"))), config=wide)
+    assert explain(view, KEY) is None
+    assert described(view).problem is not None
 
 
 def test_a_folder_in_another_log_dir_than_the_recorded_one_is_named_and_nobody_waits() -> None:

@@ -9,6 +9,7 @@ from raylog.actors.node.broker_config import BROKER_KEYS, BrokerConfig, broker_k
 from raylog.cluster.controller.settings import (
     altered,
     broker_entries,
+    conflict,
     of_broker_keys,
     of_topic_keys,
     topic_entries,
@@ -62,6 +63,43 @@ def test_a_topic_shows_every_key_with_its_value_and_who_set_it() -> None:
 def test_a_topic_that_sets_what_is_the_default_anyway_has_set_it() -> None:
     entries = topic_entries({"segment.bytes": 1 << 30}, LogConfig())
     assert ("segment.bytes", 1 << 30, "topic") in entries
+
+
+LAGS = BrokerConfig.parse(
+    {"log.cleaner.min.compaction.lag.ms": 50, "log.cleaner.max.compaction.lag.ms": 1_000}
+).topic_defaults
+
+
+@pytest.mark.parametrize(
+    ("own", "problem"),
+    [
+        (
+            {"min.compaction.lag.ms": 1_001},
+            "topic t sets min.compaction.lag.ms=1001, which exceeds the broker's "
+            "log.cleaner.max.compaction.lag.ms=1000",
+        ),
+        (
+            {"max.compaction.lag.ms": 49},
+            "topic t sets max.compaction.lag.ms=49, which is less than the broker's "
+            "log.cleaner.min.compaction.lag.ms=50",
+        ),
+    ],
+)
+def test_where_a_topics_own_config_does_not_go_with_the_brokers_both_keys_are_named(
+    own: dict[str, object], problem: str
+) -> None:
+    found = conflict("t", own, LAGS)
+    assert found is not None
+    assert found.problem == problem
+    assert f"`raylog config set t --delete {next(iter(own))}`" in found.advice
+    assert conflict("t", {"min.compaction.lag.ms": 1_000}, LAGS) is None
+
+
+def test_a_topic_shows_every_key_also_where_they_do_not_go_together() -> None:
+    entries = {name: rest for name, *rest in topic_entries({"min.compaction.lag.ms": 5_000}, LAGS)}
+    assert set(entries) == set(TOPIC_KEYS) - {"internal.segment.bytes"}
+    assert entries["min.compaction.lag.ms"] == [5_000, "topic"]
+    assert entries["max.compaction.lag.ms"] == [1_000, "broker"]
 
 
 def test_a_broker_shows_every_key_once() -> None:

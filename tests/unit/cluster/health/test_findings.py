@@ -457,3 +457,12 @@ def test_a_log_dir_that_others_may_look_into_is_noted_with_the_label_of_its_node
     labelled = NodeDescription(node=LABEL, node_id=RAYS_ID, state="online")
     (note,) = notes(Facts(log_dirs=[shared], node_list=[labelled]))
     assert note.subject == f"log dir /disk of node {LABEL}"
+
+
+def test_a_topic_that_no_log_can_have_the_config_of_is_one_error_with_its_way_out() -> None:
+    described = topic("no", "no", "its node is away")._replace(problem="no", todo="`do`")
+    first, second = findings(replace(facts(), topics=[described], partitions=[]))
+    assert (first.severity, first.subject) == (ERROR, "t-2")
+    assert (second.severity, second.subject) == (ERROR, "topic t")
+    assert second.what.startswith("no. No partition of it is opened")
+    assert second.todo == "`do`. Its partitions open then by themselves"
