@@ -211,8 +211,8 @@ class LogDir:
         if meta.directory_id != self.directory_id:
             raise StorageError(
                 self.path,
-                f"another log dir, {meta.directory_id}, is now at this path; mount the disk of "
-                f"{self.directory_id} here, then start the broker or its node again",
+                f"another log dir, {meta.directory_id}, is now at this path, in the place of "
+                f"{self.directory_id}",
             )
 
     def disk_failure(self, error: StorageError) -> StorageError | None:

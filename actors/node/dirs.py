@@ -494,8 +494,8 @@ class NodeDirs:
             if log_dir.directory_id != directory_id:
                 raise InvalidLogDir(
                     path,
-                    f"another log dir, {log_dir.directory_id}, is now at this path; mount the disk "
-                    f"of {directory_id} here",
+                    f"another log dir, {log_dir.directory_id}, is now at this path, in the place "
+                    f"of {directory_id}",
                 )
             for partition in log_dir.partitions():
                 drop_caches(self._fs, log_dir.folder(partition))

@@ -175,7 +175,10 @@ def _apply(broker: "Broker", settings: dict[str, Any], compared: "AppliedConfig"
     for name, why in applied.behind.items():
         note(f"{name} may not obey it yet: {why}")
     if applied.behind:
-        note("they take it by themselves; nothing is removed there under the old one")
+        note(
+            "nothing is removed there under the old one. They take it by themselves, unless "
+            "`raylog health` says what keeps a node from it"
+        )
     elif compared.changes:
         typer.echo("applied")
 

@@ -30,6 +30,7 @@ from raylog.cluster.controller.config_changes import (
     parsed_for,
 )
 from raylog.cluster.controller.desired import Desired, port_of
+from raylog.cluster.controller.displaced import displacing, why_several
 from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import (
@@ -512,6 +513,8 @@ class Commands:
             )
             why = f"{UNKNOWN_LOG_DIR}; {state} are: {known or 'none'}"
             raise InvalidRequest("log_dir", command.log_dir, why)
+        if len(meant) > 1 and len({entry.node for entry in meant}) == 1:
+            return self._in_place(command, meant)
         if len(meant) > 1:
             ids = ", ".join(f"{e.directory_id} of node {short_key(e.node)}" for e in meant)
             why = f"is the path of several log dirs ({ids}); give the directory id of one of them"
@@ -519,6 +522,20 @@ class Commands:
                 why += ", or its node"
             raise InvalidRequest("log_dir", command.log_dir, why)
         return meant[0]
+
+    def _in_place(self, command: LogDirOnline | LogDirOut, meant: list[DirRecord]) -> DirRecord:
+        """The one of several log dirs, which were at one path of a node, that is there now.
+
+        A node says which it is when it begins, and when it has looked, as ``command.node`` tells.
+        Where it uses one since it began, another one may be there by now. What is to be taken out
+        of use is the one that it uses.
+        """
+        here = [e for e in meant if displacing(self._desired, self._observed, e) is None]
+        if len(here) == 1:
+            is_used = isinstance(command, LogDirOut) and here[0].state == "online"
+            if is_used or command.node is not None or here[0].state != "online":
+                return here[0]
+        raise InvalidRequest("log_dir", command.log_dir, why_several(meant))
 
     # -- the broker's config ----------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from raylog.actors.messages import LogDirStatus
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
 from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.displaced import displacing, way_back
 from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import DirRecord, PartitionRecord, TopicRecord
@@ -254,10 +255,11 @@ def _todo(
     snapshot: Snapshot, record: PartitionRecord, problem: RaylogError | str | None
 ) -> str | None:
     """What to do about a partition; None where it is only to be waited for."""
+    directory = snapshot.desired.dirs.get(record.directory or "")
     if isinstance(problem, LogDirTakenOffline):
         return USED_AGAIN.format(directory_id=record.directory)
-    if isinstance(problem, LogDirOffline):
-        return ONLINE_AGAIN.format(directory_id=record.directory)
+    if isinstance(problem, LogDirOffline) and directory is not None:
+        return _used_again(snapshot, directory)
     if isinstance(problem, RaylogError):
         return problem.advice
     if problem in (None, BEING_CREATED, BEING_OPENED):
@@ -266,6 +268,9 @@ def _todo(
         return START_NODE
     if SILENT in problem:
         return SEE_NODE
+    other = None if directory is None else _in_its_place(snapshot, directory)
+    if directory is not None and other is not None:
+        return way_back(snapshot.desired, snapshot.observed, directory, other)
     if _nameless(snapshot, record.directory) is not None:
         return SEE_LOG_DIR
     return SEE_EITHER if _all_nameless(snapshot) else NODE_AWAY
@@ -335,7 +340,11 @@ def _problem_at(
     if seen.report is None or not seen.obeys(snapshot.desired.controller_epoch):
         return BEING_OPENED
     if all(entry.directory_id != record.directory for entry in seen.report.dirs):
-        return _away(snapshot, directory.directory_id)
+        other = _in_its_place(snapshot, directory)
+        if other is None:
+            return _away(snapshot, directory.directory_id)
+        own, path = directory.directory_id, directory.path
+        return f"its log dir {own} is not in use: {other.directory_id} is in its place, {path}"
     entries = seen.logs.get(record.log, ())
     for entry in entries:
         if entry.problem is not None:
@@ -408,6 +417,10 @@ def _all_nameless(snapshot: Snapshot) -> list[DirReport]:
     """What nodes report of log dirs that they know by their paths alone."""
     reports = [seen.report for seen in snapshot.observed.values() if seen.report is not None]
     return [entry for report in reports for entry in report.dirs if entry.directory_id is None]
+
+
+def _in_its_place(snapshot: Snapshot, directory: DirRecord) -> DirRecord | None:
+    return displacing(snapshot.desired, snapshot.observed, directory)
 
 
 def _away(snapshot: Snapshot, directory_id: str) -> str:
@@ -525,7 +538,7 @@ def describe_log_dirs(snapshot: Snapshot) -> list[LogDirStatus]:
             why = _why_offline(record, entry.why if entry.state == "offline" else None)
             doubt = entry.why if entry.state == "online" else ""
             count = len(snapshot.desired.logs_in(entry.directory_id or ""))
-            todo = "" if record is None else _used_again(record)
+            todo = "" if record is None else _used_again(snapshot, record)
             status = LogDirStatus(
                 node_id=node_id,
                 path=entry.path,
@@ -586,11 +599,14 @@ def why_unread(snapshot: Snapshot, record: DirRecord) -> str | None:
     return "no running node has it"
 
 
-def _used_again(record: DirRecord) -> str:
+def _used_again(snapshot: Snapshot, record: DirRecord) -> str:
     if record.state == "returning":
         return READ_BACK
     if record.is_ordered:
         return USED_AGAIN.format(directory_id=record.directory_id)
+    other = _in_its_place(snapshot, record)
+    if other is not None:
+        return way_back(snapshot.desired, snapshot.observed, record, other)
     return ONLINE_AGAIN.format(directory_id=record.directory_id)
 
 

@@ -369,6 +369,22 @@ def test_a_path_that_two_nodes_have_is_not_guessed() -> None:
     assert Given(same).records(LogDirOnline(log_dir="b1")) == ()
 
 
+def test_of_two_log_dirs_at_one_path_of_a_node_the_one_that_it_has_found_is_used() -> None:
+    """A disk was not mounted, and the empty folder below it became a log dir."""
+    disk = replace(DIRS[0], state="offline", why="EIO", life="x")
+    given = Given(disk, replace(DIRS[0], directory_id="made"))
+    (returning,) = given.records(LogDirOnline(log_dir="/a1"))
+    assert returning == replace(disk, state="returning")
+
+
+def test_where_a_node_has_used_one_of_them_since_it_began_it_is_to_begin_again() -> None:
+    given = Given(replace(DIRS[0], directory_id="made"))
+    restart = "`raylog node stop a` and `raylog node start a` use what is there"
+    with pytest.raises(InvalidRequest, match=restart):
+        given.records(LogDirOnline(log_dir="/a1"))
+    assert given.records(LogDirOnline(log_dir="/a1", node="a")) == ()
+
+
 # -- producer ids ----------------------------------------------------------------------------------
 
 

@@ -358,3 +358,49 @@ def test_it_is_told_when_no_other_node_has_had_a_copy_for_a_while() -> None:
     assert missing_copies(replace(alone, now_ms=COPIES_PATIENCE_MS)) == ""
     assert missing_copies(replace(alone, one_copy_since_ms=None)) == ""
     assert missing_copies(replace(alone, copies=(own,))) == ""
+
+
+# -- two log dirs of a node that were at one path --------------------------------------------------
+
+# A disk was not mounted, and the empty folder below it became a log dir.
+MADE = replace(DIR, directory_id="dir-made")
+IN_MADE = replace(ONLINE, log=log_id("t", 1), directory="dir-made", kafka_id=2)
+RESTART = "`raylog node stop a` and `raylog node start a`"
+
+
+def at_one_path(*dirs: DirReport, made: DirRecord = MADE) -> Snapshot:
+    own = replace(report(), dirs=dirs)
+    return snapshot(desired(made, ONLINE, IN_MADE), own)
+
+
+def reported(directory_id: str, why: str = "") -> DirReport:
+    state = "offline" if why else "online"
+    return DirReport(directory_id=directory_id, path="/disk", state=state, why=why)
+
+
+def test_a_log_dir_whose_disk_was_not_mounted_does_not_wait_for_its_node() -> None:
+    first, _ = described(at_one_path(reported("dir-made"))).partitions
+    assert first.problem == "its log dir dir-a is not in use: dir-made is in its place, /disk"
+    assert first.todo == (
+        f"mount its disk at /disk if it is not there, then run {RESTART}: the node uses it again"
+    )
+
+
+def test_the_one_that_was_made_below_it_is_not_to_be_put_back_when_the_disk_is_there() -> None:
+    why = "another log dir, dir-a, is now at this path, in the place of dir-made"
+    offline = replace(MADE, state="offline", why=why)
+    view = at_one_path(reported("dir-made", why), made=offline)
+    (log_dir,) = describe_log_dirs(view)
+    assert log_dir.todo.startswith(
+        f"/disk belongs to dir-a: where that is mounted again, run {RESTART} to use it. The "
+        "partitions of dir-made open when its folder is at another path"
+    )
+    assert described(view).partitions[1].todo == log_dir.todo
+    assert RESTART in (described(view).partitions[0].todo or "")
+
+
+def test_when_the_disk_is_used_again_the_partitions_below_it_say_what_they_need() -> None:
+    first, second = described(at_one_path(reported("dir-a"))).partitions
+    assert "is not in use" not in (first.problem or "")
+    assert second.problem == "its log dir dir-made is not in use: dir-a is in its place, /disk"
+    assert (second.todo or "").startswith("The partitions of dir-made open when its folder")
