@@ -531,10 +531,9 @@ class Commands:
         of use is the one that it uses.
         """
         here = [e for e in meant if displacing(self._desired, self._observed, e) is None]
-        if len(here) == 1:
-            is_used = isinstance(command, LogDirOut) and here[0].state == "online"
-            if is_used or command.node is not None or here[0].state != "online":
-                return here[0]
+        is_sure = isinstance(command, LogDirOut) or command.node is not None
+        if len(here) == 1 and (is_sure or here[0].state != "online"):
+            return here[0]
         raise InvalidRequest("log_dir", command.log_dir, why_several(meant))
 
     # -- the broker's config ----------------------------------------------------------------------

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from raylog.actors.control import DirReport, LogReport, Report
+from raylog.actors.control import DirReport, DirState, LogReport, Report
 from raylog.actors.errors import LogRefused, NotLeader, UnknownTopicOrPartition
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.describe import (
@@ -374,7 +374,7 @@ def at_one_path(*dirs: DirReport, made: DirRecord = MADE) -> Snapshot:
 
 
 def reported(directory_id: str, why: str = "") -> DirReport:
-    state = "offline" if why else "online"
+    state: DirState = "offline" if why else "online"
     return DirReport(directory_id=directory_id, path="/disk", state=state, why=why)
 
 
