@@ -203,17 +203,25 @@ class LogDir:
         except CorruptCheckpoint as error:
             raise StorageError(self.path, error.problem) from error
         if meta is None:
-            raise StorageError(
-                self.path,
-                "the folder is gone: its disk was unmounted, or the folder was moved; bring it "
-                "back, then start the broker or its node again",
-            )
+            raise StorageError(self.path, self._why_no_identity())
         if meta.directory_id != self.directory_id:
             raise StorageError(
                 self.path,
                 f"another log dir, {meta.directory_id}, is now at this path, in the place of "
                 f"{self.directory_id}",
             )
+
+    def _why_no_identity(self) -> str:
+        if self._fs.is_dir(self.path):
+            return (
+                "the folder is gone, or its meta.properties: there is no meta.properties at this "
+                "path. Mount the disk, or write the file again with `raylog log-dirs identify`, "
+                "then start the broker or its node again"
+            )
+        return (
+            "the folder is gone: its disk was unmounted, or the folder was moved; bring it back, "
+            "then start the broker or its node again"
+        )
 
     def disk_failure(self, error: StorageError) -> StorageError | None:
         """Why the dir must go offline after an error in it; None if its disk is fine.
@@ -368,7 +376,10 @@ class LogDir:
         self._fs.sync_dir(self.path)
 
     def close(self, *, clean: bool) -> None:
-        """Unlock; with ``clean``, leave the marker that says every log was closed in order."""
+        """Unlock; with ``clean``, leave the marker that says every log was closed in order.
+
+        After an error it is still locked.
+        """
         if clean:
             self.check()
             marker = os.path.join(self.path, CLEAN_SHUTDOWN)

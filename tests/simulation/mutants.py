@@ -62,8 +62,8 @@ MUTANTS = (
         number=1,
         what="a config of the broker is answered before the nodes report it",
         module=f"{CONTROLLER}.waiting",
-        old="if behind and view.now_ms - self.since_ms <= patience_ms:",
-        new="if False:",
+        old="is_patient = view.now_ms - self.since_ms <= patience_ms",
+        new="is_patient = False",
     ),
     Mutant(
         seed=16,

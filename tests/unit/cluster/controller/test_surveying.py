@@ -113,7 +113,7 @@ def test_what_was_taken_out_of_a_copy_is_told(fs: MemoryFileSystem) -> None:
     written(fs, 2)
     (found,) = Surveyor(fs).survey("n", ["/disk"])
     assert found.copy is not None
-    assert (found.copy.end, found.asides) == (5, ("00000000000000000000.log.aside-0",))
+    assert (found.copy.end, found.asides) == (6, ("00000000000000000000.log.aside-0",))
 
 
 def test_a_log_dir_says_whose_it_is_and_why_it_cannot_be_read(fs: MemoryFileSystem) -> None:

@@ -10,6 +10,7 @@ from raylog.storage.errors import (
     InvalidLogDir,
     LogLocked,
     RepairRefused,
+    StorageError,
 )
 from raylog.storage.log_dir import LogDir
 from raylog.storage.state.properties import MetaProperties, random_id, read_meta
@@ -111,7 +112,9 @@ def test_a_dir_that_a_broker_uses_is_left_alone(fs: MemoryFileSystem) -> None:
     directory_id = lose(fs)
     with pytest.raises(LogLocked):
         identify(fs, A, directory_id, like=B)
-    log_dir.close(clean=True)
+    with pytest.raises(StorageError, match=r"no meta\.properties.*raylog log-dirs identify"):
+        log_dir.close(clean=True)
+    log_dir.close(clean=False)
     identify(fs, A, directory_id, like=B)
 
 
