@@ -472,7 +472,7 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
             )
         if log_dir.is_online and log_dir.problem is not None:
             yield _suspect_dir(log_dir, subject)
-        if log_dir.loaded < log_dir.to_load:
+        if log_dir.loaded + _refused_in(log_dir, facts) < log_dir.to_load:
             yield Finding(
                 severity=WARNING,
                 subject=subject,
@@ -486,6 +486,16 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
         asides = [aside for aside in log_dir.metadata_asides if not aside.is_unfinished]
         if asides:
             yield _metadata_asides(log_dir, asides, subject)
+
+
+def _refused_in(log_dir: LogDirStatus, facts: Facts) -> int:
+    """How many partitions of a log dir are not opened, since their topic's config does not let."""
+    return sum(
+        partition.directory_id == log_dir.directory_id and partition.node_id is None
+        for topic in facts.topics
+        if topic.problem is not None
+        for partition in topic.partitions
+    )
 
 
 _MAKE_ROOM = (
