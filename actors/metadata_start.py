@@ -19,15 +19,19 @@ from raylog.storage.names import base_offsets
 from raylog.storage.wholeness import check_whole
 
 
-def find_start(fs: FileSystem, folder: str) -> MetadataSnapshot | None:
+def find_start(
+    fs: FileSystem, folder: str, *, but_for_last: bool = False
+) -> MetadataSnapshot | None:
     """The snapshot behind which the log in a folder goes on; None where it has all records.
+
+    ``but_for_last``: its last batch may be damaged.
 
     Raises LogMissing where records behind it are damaged, MetadataUnreadable, CorruptRecord where a
     newer raylog wrote the snapshot, and OutOfResources.
     """
     names = fs.list_dir(folder)
     if not snapshot_ids(names):
-        check_whole(fs, folder)
+        check_whole(fs, folder, but_for_last=but_for_last)
         return None
     found = newest_snapshot(fs, folder)
     known_to = 0 if found.newest is None else found.newest.point.end
@@ -36,7 +40,7 @@ def find_start(fs: FileSystem, folder: str) -> MetadataSnapshot | None:
         damaged = "".join(f"; {why}" for why in found.damaged)
         why = f"its records before offset {first} are in no snapshot that can be read{damaged}"
         raise MetadataUnreadable(folder, why)
-    end = check_whole(fs, folder, first)
+    end = check_whole(fs, folder, first, but_for_last=but_for_last)
     if end < known_to:
         why = f"its snapshot is of {known_to} records, and the log ends at offset {end}"
         raise MetadataUnreadable(folder, why)

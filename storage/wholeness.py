@@ -49,10 +49,11 @@ SECTOR_BYTES = 512
 LEAST_ZERO_BYTES = 12
 
 
-def check_whole(fs: FileSystem, folder: str, first: int = 0) -> int:
+def check_whole(fs: FileSystem, folder: str, first: int = 0, *, but_for_last: bool = False) -> int:
     """Raise LogMissing where records of the metadata are damaged or missing before its end.
 
-    ``first``: the offset from which on it must have them. Returns where it ends.
+    ``first``: the offset from which on it must have them. ``but_for_last``: its last batch may be
+    damaged. Returns where it ends.
     """
     bases = base_offsets(fs.list_dir(folder))
     end_offset = first
@@ -72,7 +73,7 @@ def check_whole(fs: FileSystem, folder: str, first: int = 0) -> int:
         path = os.path.join(folder, name)
         if base_offset != bases[-1] or _has_batch_behind(fs, path, base_offset, scan.end):
             raise LogMissing(folder, _damage(name, scan.end))
-        if not is_torn(content, scan.end):
+        if not (but_for_last or is_torn(content, scan.end)):
             raise LogMissing(folder, _damaged_end(name, scan.end))
     return end_offset
 

@@ -24,11 +24,11 @@ found, and Ray knows of no later one
 
 Else the one that is missed may have more (MetadataIncomplete). A Controller writes each record
 before any copy gets it. So where its own log dir has less than another copy, a backup was put there
-in the place of its copy, and that one is missed. Then a damaged copy beside the
-newest is no reason to refuse; and one that has gone on apart from it in a lower epoch was never
-committed: it is brought up to date. None of this holds for metadata without any CopiesRecord, as an
-older raylog or a cluster of one node has written it: it lies in one place, and every other copy was
-made by a person.
+in the place of its copy, and that one is missed. Then a damaged copy beside the newest is no reason
+to refuse, nor one in sync of which only the last batch is damaged. And one that has gone on apart
+from it in a lower epoch was never committed: it is brought up to date. None of this holds for
+metadata without any CopiesRecord, as an older raylog or a cluster of one node has written it: it
+lies in one place, and every other copy was made by a person.
 
 A log dir keeps the highest epoch of a Controller that it has obeyed, and obeys none before it is in
 the metadata, fsynced. So where one has a higher epoch than the newest copy, a newer copy is
@@ -163,7 +163,8 @@ class SurveyedDir:
     heard the one before that that one cannot have gone on without it. ``is_settled``: it has
     promised that, and Ray knows that the one before has not gone on without it (``witness.py``).
     ``is_last``: Ray knows that no Controller has begun over it since its last one. ``asides``: the
-    names of the files that recovery has taken out of the metadata, and kept.
+    names of the files that recovery has taken out of the metadata, and kept. ``whole_part``: what
+    comes before the last batch, where only that is damaged; ``copy`` is None then.
     """
 
     node_id: str
@@ -183,6 +184,7 @@ class SurveyedDir:
     is_last: bool = False
     real_path: str = ""
     asides: tuple[str, ...] = ()
+    whole_part: Copy | None = None
 
     def __str__(self) -> str:
         return f"{self.path} of node {self.node_id[:8]}"
@@ -306,7 +308,8 @@ def check_complete(
     last = best.copy
     replaced = _replaced(best, copies)
     there = [entry for entry in copies if entry not in replaced]
-    missed = _needed(last).keys() - {entry.directory_id for entry in there}
+    spared = [entry for entry in unread if _lacks_nothing_but(entry, last)]
+    missed = _needed(last).keys() - {entry.directory_id for entry in (*there, *spared)}
     is_complete = (
         last.is_stopped
         or not missed
@@ -366,6 +369,19 @@ def _is_complete_by_last_controller(last: Copy, there: Iterable[SurveyedDir]) ->
     """Whether its own metadata is there, and Ray knows of no later Controller."""
     own = _own(last)
     return any(entry.directory_id in own and entry.is_last for entry in _latest(last, there))
+
+
+def _lacks_nothing_but(unread: SurveyedDir, best: Copy) -> bool:
+    """Whether a copy cannot have had a committed record that the best one lacks.
+
+    So it is where only its last batch is damaged, and the best copy has all before that. The first
+    batch of a Controller is its epoch, and only by a later one does it leave a copy out. So no
+    single batch is committed without the others, but of the Controller that was there.
+    """
+    part = unread.whole_part
+    if part is None or unread.directory_id == best.controller_dir:
+        return False
+    return part.cluster_id == best.cluster_id and best.begins_with(part)
 
 
 def is_older(own: SurveyedDir, best: SurveyedDir) -> bool:

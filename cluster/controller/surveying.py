@@ -24,7 +24,7 @@ from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.records import decode
 from raylog.cluster.controller.snapshots import desired_of
 from raylog.storage.asides import aside_names
-from raylog.storage.errors import FileGone, LogLocked, OutOfResources, RaylogError
+from raylog.storage.errors import FileGone, LogLocked, LogMissing, OutOfResources, RaylogError
 from raylog.storage.files import FileSystem
 from raylog.storage.log_dir import LOCK_FILE, METADATA_PARTITION
 from raylog.storage.names import LOG_SUFFIX, base_offsets, segment_file
@@ -133,11 +133,22 @@ class _Look:
             )
         if self._found.has_metadata:
             self._found = replace(self._found, asides=tuple(aside_names(fs, folder)))
-            copy = _read(fs, folder)
+            copy = self._read(folder)
             if copy.end and not copy.cluster_id and meta is not None:  # the record of it is lost
                 copy = replace(copy, cluster_id=meta.cluster_id)
             promised = _obeyed_epoch(fs, folder)
             self._found = replace(self._found, promised_epoch=promised, copy=copy)
+
+    def _read(self, folder: str) -> Copy:
+        """The metadata. Where its last batch is damaged, what comes before is noted."""
+        try:
+            return _read(self._fs, folder)
+        except LogMissing:
+            with suppress(RaylogError):
+                begin = find_start(self._fs, folder, but_for_last=True)
+                part = _read_from(self._fs, folder, begin)
+                self._found = replace(self._found, whole_part=part)
+            raise
 
 
 def _is_locked(fs: FileSystem, path: str) -> bool:
@@ -175,7 +186,10 @@ def _read(fs: FileSystem, folder: str) -> Copy:
 
 
 def _read_once(fs: FileSystem, folder: str) -> Copy:
-    begin = find_start(fs, folder)
+    return _read_from(fs, folder, find_start(fs, folder))
+
+
+def _read_from(fs: FileSystem, folder: str, begin: MetadataSnapshot | None) -> Copy:
     first = 0 if begin is None else begin.point.end
     reader = CopyReader(begin)
     for batch in batches_of(fs, folder, first):

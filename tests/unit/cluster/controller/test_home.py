@@ -339,6 +339,55 @@ def test_a_damaged_copy_here_is_kept_beside_the_one_that_is_brought() -> None:
     assert nodes.epoch("a") == 2
 
 
+def damages_last_batch(nodes: Nodes, node: str) -> bytes:
+    path = f"/{node}/{METADATA}/00000000000000000000.log"
+    content = bytearray(nodes.fs.read_file(path))
+    content[-1] ^= 1
+    nodes.fs.write_file(path, content)
+    return bytes(content)
+
+
+@pytest.mark.parametrize("own", ["a", "b"])
+def test_a_damaged_last_batch_does_not_matter_where_another_copy_in_sync_is_whole(own: str) -> None:
+    """After a loss of power everywhere, when Ray knows nothing; a was the Controller's."""
+    nodes = Nodes("a", "b", own=own)
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.writes("a", topic("t"))
+    nodes.copies("a", "b")
+    damaged = damages_last_batch(nodes, "b")
+    whole = nodes.records("a")
+    home, _ = find_home(nodes, Wanted(may_begin=True))
+    assert home.node_id == "ray-a"
+    nodes.begin()
+    assert nodes.records(own) == whole
+    if own == "b":  # it is level again, and what was there is kept
+        assert nodes.names("b") == [METADATA, f"{METADATA}-stray"]
+        (kept,) = [name for name in nodes.fs.list_dir("/b") if name.endswith("-stray")]
+        assert nodes.fs.read_file(f"/b/{kept}/00000000000000000000.log") == damaged
+
+
+def test_the_damaged_last_batch_of_the_last_controller_may_be_what_only_it_had() -> None:
+    """It may have left the others out by that, and so have committed what came just before."""
+    nodes = Nodes("a", "b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.writes("a", topic("t"))
+    nodes.copies("a", "b")
+    damages_last_batch(nodes, "a")
+    with pytest.raises(MetadataIncomplete, match="in its last batch"):
+        nodes.begin()
+
+
+def test_a_copy_that_lacks_what_comes_before_a_damaged_last_batch_is_not_enough() -> None:
+    nodes = Nodes("a", "b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("a", "b")
+    nodes.writes("b", controller("b", 2))
+    nodes.writes("b", in_sync("b"))
+    damages_last_batch(nodes, "b")
+    with pytest.raises(MetadataIncomplete, match="in its last batch"):
+        nodes.begin()
+
+
 def test_a_copy_that_was_cut_off_is_made_anew() -> None:
     nodes = Nodes("a", "b")
     nodes.writes("b", controller("b", 1))

@@ -102,6 +102,8 @@ def test_metadata_whose_last_batch_is_damaged_is_no_shorter_copy(fs: MemoryFileS
     (found,) = Surveyor(fs).survey("n", ["/disk"])
     assert (found.has_metadata, found.copy) == (True, None)
     assert "in its last batch, which was written whole" in found.problem
+    assert found.whole_part is not None
+    assert (found.whole_part.end, found.whole_part.controller_epoch) == (3, 1)
     with pytest.raises(LogMissing, match="in its last batch"):
         MetadataLog(fs, ManualClock(), "/disk")
     assert fs.read_file(LOG) == content, "nothing is cut off"
