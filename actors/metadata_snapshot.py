@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from raylog.actors.errors import NewerRecord
 from raylog.actors.metadata_history import DIGEST_BYTES, EpochStart, HistoryPoint
 from raylog.storage.errors import (
     CorruptCheckpoint,
@@ -109,7 +110,7 @@ def write_snapshot(fs: FileSystem, folder: str, snapshot: MetadataSnapshot, now_
 
 
 def read_snapshot(fs: FileSystem, folder: str, which: SnapshotId) -> MetadataSnapshot:
-    """Raises CorruptCheckpoint where it is damaged, CorruptRecord where a newer raylog wrote it,
+    """Raises CorruptCheckpoint where it is damaged, NewerRecord where a newer raylog wrote it,
     and StorageError."""
     path = os.path.join(folder, which.file_name)
     snapshot = from_bytes(fs.read_file(path), path)
@@ -130,7 +131,7 @@ def newest_snapshot(
 ) -> FoundSnapshots:
     """The newest snapshot in the folder that can be read. This only reads.
 
-    ``before``: only those that are older than this one. Raises CorruptRecord where a newer raylog
+    ``before``: only those that are older than this one. Raises NewerRecord where a newer raylog
     wrote it, FileGone where it is removed meanwhile, and OutOfResources.
     """
     damaged: list[str] = []
@@ -170,7 +171,7 @@ def to_bytes(snapshot: MetadataSnapshot, now_ms: int) -> bytes:
 def from_bytes(content: bytes, path: str) -> MetadataSnapshot:
     """The snapshot in the bytes of a file. ``path``: of the file, for errors.
 
-    Raises CorruptCheckpoint where it is damaged, CorruptRecord where a newer raylog wrote it.
+    Raises CorruptCheckpoint where it is damaged, NewerRecord where a newer raylog wrote it.
     """
     values = _values(content, path)
     if not values:
@@ -267,8 +268,6 @@ def _fields(value: bytes, kind: str, path: str) -> Mapping[str, Any]:
     if not isinstance(fields, dict) or fields.get("kind") != kind:
         raise CorruptCheckpoint(path, f"it has no {kind} record where one must be")
     if fields.get("v") != VERSION:
-        why = (
-            f"a newer raylog wrote a {kind!r} record of version {fields.get('v')}; use that raylog"
-        )
-        raise CorruptRecord(path, why)
+        why = f"a newer raylog wrote a {kind!r} record of version {fields.get('v')}"
+        raise NewerRecord(path, why)
     return fields

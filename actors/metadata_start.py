@@ -26,7 +26,7 @@ def find_start(
 
     ``but_for_last``: its last batch may be damaged.
 
-    Raises LogMissing where records behind it are damaged, MetadataUnreadable, CorruptRecord where a
+    Raises LogMissing where records behind it are damaged, MetadataUnreadable, NewerRecord where a
     newer raylog wrote the snapshot, and OutOfResources.
     """
     names = fs.list_dir(folder)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from raylog.actors.errors import NewerRecord, UnsupportedLevel
+from raylog.actors.errors import MetadataUnreadable, NewerRecord, UnsupportedLevel
 from raylog.actors.metadata_history import MetadataHistory
 from raylog.actors.metadata_snapshot import MetadataSnapshot
 from raylog.actors.metadata_start import find_start
@@ -179,9 +179,13 @@ def _read(fs: FileSystem, folder: str) -> Copy:
     UnsupportedLevel where a newer raylog wrote it.
     """
     for _ in range(MOST_READS - 1):
-        # Who writes it may remove segments that a snapshot has made needless.
-        with suppress(FileGone):
+        names = fs.list_dir(folder)
+        try:
             return _read_once(fs, folder)
+        except (FileGone, LogMissing, MetadataUnreadable):
+            # Who writes it may have removed segments that a snapshot has made needless.
+            if fs.list_dir(folder) == names:
+                raise
     return _read_once(fs, folder)
 
 

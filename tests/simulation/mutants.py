@@ -46,7 +46,7 @@ MUTANTS = (
         number=1,
         what="an alter is answered before the nodes report it",
         module=f"{CONTROLLER}.waiting",
-        old="if behind and view.now_ms - self.since_ms <= PATIENCE_MS:",
+        old="if (behind or is_opening) and view.now_ms - self.since_ms <= PATIENCE_MS:",
         new="if False:",
     ),
     Mutant(

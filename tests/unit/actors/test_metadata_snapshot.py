@@ -7,6 +7,7 @@ from dataclasses import replace
 import msgpack
 import pytest
 
+from raylog.actors.errors import NewerRecord
 from raylog.actors.metadata_history import EpochStart, HistoryPoint
 from raylog.actors.metadata_snapshot import (
     BATCH_BYTES,
@@ -21,7 +22,7 @@ from raylog.actors.metadata_snapshot import (
     to_bytes,
     write_snapshot,
 )
-from raylog.storage.errors import CorruptCheckpoint, CorruptRecord, DiskFull, StorageError
+from raylog.storage.errors import CorruptCheckpoint, DiskFull, StorageError
 from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.encode import encode_records
 from raylog.storage.testing.clock import T0
@@ -154,7 +155,7 @@ def test_one_of_a_newer_raylog_is_refused_by_name_and_not_taken_for_damaged(
 ) -> None:
     put(fs, OLD)
     fs.write_file(f"{FOLDER}/{NEW.id.file_name}", newer("snapshot") + b"whatever follows")
-    with pytest.raises(CorruptRecord, match="newer raylog wrote a 'snapshot' record of version 2"):
+    with pytest.raises(NewerRecord, match="newer raylog wrote a 'snapshot' record of version 2"):
         newest_snapshot(fs, FOLDER)
 
 

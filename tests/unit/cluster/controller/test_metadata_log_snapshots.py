@@ -5,14 +5,14 @@ from contextlib import suppress
 
 import pytest
 
-from raylog.actors.errors import MetadataUnreadable, UnsupportedLevel
+from raylog.actors.errors import MetadataUnreadable, NewerRecord, UnsupportedLevel
 from raylog.actors.levels import CHAINED_LEVEL, Levels
 from raylog.actors.metadata_history import MetadataHistory
 from raylog.actors.metadata_snapshot import MetadataSnapshot, snapshot_ids
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.records import ControllerRecord, Record, TopicRecord, encode
 from raylog.cluster.controller.snapshots import snapshot_of
-from raylog.storage.errors import CorruptRecord, DiskFull, LogMissing, RaylogError, StorageError
+from raylog.storage.errors import DiskFull, LogMissing, RaylogError, StorageError
 from raylog.storage.names import LOG_SUFFIX, base_offsets, segment_file
 from raylog.storage.state.properties import random_id
 from raylog.storage.testing.clock import ManualClock
@@ -193,7 +193,7 @@ def test_a_snapshot_of_a_newer_raylog_is_refused_by_name(
         newer.setattr("raylog.actors.metadata_snapshot.VERSION", 2)
         writer.save()
     writer.log.close()
-    with pytest.raises(CorruptRecord, match="a newer raylog wrote a 'snapshot' record"):
+    with pytest.raises(NewerRecord, match="a newer raylog wrote a 'snapshot' record"):
         Writer(fs)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from raylog.actors.errors import MetadataUnreadable
+from raylog.actors.errors import MetadataUnreadable, NewerMetadata
 from raylog.cluster.controller.copies import choose
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.records import (
@@ -103,7 +103,7 @@ def test_metadata_whose_last_batch_is_damaged_is_no_shorter_copy(fs: MemoryFileS
     assert (found.has_metadata, found.copy) == (True, None)
     assert "in its last batch, which was written whole" in found.problem
     assert found.whole_part is not None
-    assert (found.whole_part.end, found.whole_part.controller_epoch) == (3, 1)
+    assert (found.whole_part.end, found.whole_part.controller_epoch) == (4, 1)
     with pytest.raises(LogMissing, match="in its last batch"):
         MetadataLog(fs, ManualClock(), "/disk")
     assert fs.read_file(LOG) == content, "nothing is cut off"
@@ -300,11 +300,19 @@ def test_a_copy_with_a_snapshot_is_seen_as_it_was_with_all_records(fs: MemoryFil
 
 
 class TrimmedWhileRead(MemoryFileSystem):
-    """Somebody saves a snapshot before the n-th read from now on."""
+    """Somebody saves snapshots before the n-th look at a file or a folder from now on."""
 
     when = -1
 
     def read_file(self, path: str) -> bytes:
+        self._pass()
+        return super().read_file(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        self._pass()
+        return super().list_dir(path)
+
+    def _pass(self) -> None:
         if self.when == 0:
             self.when = -1
             for _ in range(3):
@@ -312,10 +320,9 @@ class TrimmedWhileRead(MemoryFileSystem):
                 save_snapshot(self, "/disk")
         elif self.when > 0:
             self.when -= 1
-        return super().read_file(path)
 
 
-@pytest.mark.parametrize("when", range(8))
+@pytest.mark.parametrize("when", range(16))
 def test_a_log_whose_beginning_is_removed_while_it_is_read_is_read_again(when: int) -> None:
     fs = TrimmedWhileRead()
     fs.make_dir("/disk")
@@ -329,6 +336,19 @@ def test_a_log_whose_beginning_is_removed_while_it_is_read_is_read_again(when: i
     assert found.problem == ""
     assert found.copy is not None
     assert (found.copy.topics, found.copy.controller_epoch) == (1, 1)
+
+
+def test_a_snapshot_of_a_newer_raylog_is_no_damage(
+    fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(fs, 1)
+    with monkeypatch.context() as newer:
+        newer.setattr("raylog.actors.metadata_snapshot.VERSION", 2)
+        save_snapshot(fs, "/disk")
+    (found,) = Surveyor(fs).survey("n", ["/disk"])
+    assert (found.is_of_newer, found.copy) == (True, None)
+    with pytest.raises(NewerMetadata):
+        choose([found], "n", new_id="new", new_cluster=True)
 
 
 def test_a_damaged_snapshot_that_is_needed_is_a_problem_of_the_log_dir(
