@@ -243,11 +243,13 @@ class SimDisks(MemoryFileSystem):
     def tamper(self, path: str, content: bytes | None) -> None:
         """Put other bytes into a file, on the disk, too; None: remove it. Nothing hinders it."""
         with self.peeking():
+            is_there = self.exists(path)
             if content is None:
                 self.remove(path)
-                self.sync_dir(path.rpartition("/")[0])
             else:
                 self.write_file(path, content)
+            if content is None or not is_there:
+                self.sync_dir(path.rpartition("/")[0])  # its name, too
 
     def leave_line(self, path: str, topic_id: str, state: str) -> None:
         """Append what a LogActor leaves of its life. Raises StorageError.
