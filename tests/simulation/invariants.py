@@ -94,11 +94,20 @@ class Truth:
             for topic in self.desired.topics.values():
                 self._note_config(topic)
         if isinstance(record, DirRecord):
-            # What older metadata says of a dir, which was restored, its node cannot know at once.
-            if record.state in ("offline", "returning"):
-                self.offline_since_ms.setdefault(record.directory_id, now_ms)
-            else:
-                self.offline_since_ms.pop(record.directory_id, None)
+            self._note_dir(record, now_ms)
+
+    def _note_dir(self, record: DirRecord, now_ms: int) -> None:
+        # What older metadata says of a dir, which was restored, its node cannot know at once.
+        if record.state not in ("offline", "returning"):
+            self.offline_since_ms.pop(record.directory_id, None)
+        elif record.state == "returning" or not record.is_ordered:
+            self.offline_since_ms.setdefault(record.directory_id, now_ms)
+        # Where an operator wants it, the node may obey orders of before until it hears of that.
+
+    def retired(self, directory_id: str, now_ms: int) -> None:
+        """A node has closed a log dir that an operator wants to be offline."""
+        if self.desired.dirs[directory_id].state == "offline":
+            self.offline_since_ms.setdefault(directory_id, now_ms)
 
     def _note_config(self, record: TopicRecord) -> None:
         """A version says which config a log obeys, so it is never given to another config."""

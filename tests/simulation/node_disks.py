@@ -193,6 +193,8 @@ class NodeDisks:
                 self.release_copy()
         found = self.work.carry_out(work)
         expect(writer is None, f"{work} under its writer")
+        if isinstance(work, do.RetireDir):
+            self._world.truth.retired(work.directory_id, self._world.clockwork.now_ms)
         if isinstance(work, do.Adopt):
             self._check_adopted(work)
         if isinstance(work, do.WriteEpoch):
