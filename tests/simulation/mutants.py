@@ -335,20 +335,12 @@ MUTANTS = (
         new="        forget_before(log, newest.end)\n",
     ),
     Mutant(
-        seed=0,
+        seed=37,
         number=30,
         what="a snapshot forgets which Kafka ids were given",
         module=f"{CONTROLLER}.snapshots",
         old="        next_kafka_id=desired.next_kafka_id,\n",
         new="        next_kafka_id=0,\n",
-    ),
-    Mutant(
-        seed=0,
-        number=30,
-        what="a copy behind a snapshot forgets its promise",
-        module=f"{NODE}.metadata_copy",
-        old="        write_controller_epoch(fs, made, promised)\n",
-        new="",
     ),
     Mutant(
         seed=1,
