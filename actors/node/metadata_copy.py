@@ -388,7 +388,7 @@ class _OpenCopy:
         return is_wanted
 
     def _is_replaced(self, push: MetadataPush, first: int) -> bool:
-        """Whether its snapshot has records of a lost Controller, and the push begins at ``first``."""
+        """Whether its snapshot has records of a lost Controller; the push begins at ``first``."""
         is_of_another = self.history.latest_epoch < push.controller_epoch
         return push.base == first < self.snapshot_end and is_of_another
 
