@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from raylog.actors.metrics import METRICS, Metric
-from raylog.cluster.health.findings import FULL, NEARLY_FULL
+from raylog.cluster.health.log_dirs import FULL, NEARLY_FULL
 from tests.harness.paths import ROOT
 from tests.harness.promtool import RUN_TIMEOUT_S, NotHere, find_promtool
 
