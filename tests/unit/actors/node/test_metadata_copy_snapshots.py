@@ -228,7 +228,7 @@ def test_a_snapshot_that_cannot_be_read_is_a_problem_and_changes_nothing(
     with monkeypatch.context() as newer:
         newer.setattr("raylog.actors.metadata_snapshot.VERSION", 2)
         of_newer = to_bytes(HISTORY.snapshot(5), T0)
-    assert "version 2; use that raylog" in copy.take(replace(push, snapshot=of_newer)).problem
+    assert "version 2; install that raylog" in copy.take(replace(push, snapshot=of_newer)).problem
     foreign = Pushing(LEVEL, began(1), topic("a"), cluster_id="another-cluster-of-them")
     assert copy.take(replace(push, snapshot=foreign.push_snapshot(3).snapshot)).problem
     assert has(copy.status(), HISTORY, 3)
