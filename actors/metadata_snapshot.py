@@ -143,7 +143,7 @@ def newest_snapshot(
         except (FileGone, OutOfResources):
             raise
         except (CorruptCheckpoint, StorageError) as error:
-            damaged.append(str(error))
+            damaged.append(error.problem)
     return FoundSnapshots(None, tuple(damaged))
 
 
@@ -175,7 +175,7 @@ def from_bytes(content: bytes, path: str) -> MetadataSnapshot:
     """
     values = _values(content, path)
     if not values:
-        raise CorruptCheckpoint(path, "it has no header that can be read")
+        raise CorruptCheckpoint(path, "its first record batch is damaged or cut off")
     header = _fields(values[0], "snapshot", path)
     if scan_batches(content, verify=True).end != len(content):
         raise CorruptCheckpoint(path, "a record batch of it is damaged or cut off")

@@ -388,6 +388,32 @@ class LogDir:
         self._lock.release()
 
 
+def check_there(fs: FileSystem, path: str, directory_id: str) -> None:
+    """Raise InvalidLogDir unless the log dir at ``path`` is the one with this id. Nothing is made.
+
+    A dir with partitions and without an id is for ``LogDir`` to refuse (IdentityMissing).
+    """
+    meta = read_meta(fs, path)
+    if meta is not None and meta.directory_id != directory_id:
+        raise InvalidLogDir(
+            path,
+            f"another log dir, {meta.directory_id}, is now at this path, in the place of "
+            f"{directory_id}; mount the disk of {directory_id} here",
+        )
+    if meta is None and not _has_partitions(fs, path):
+        raise InvalidLogDir(
+            path,
+            f"the log dir {directory_id} is not there: its disk is not mounted, or its folder was "
+            "moved; bring it back to this path",
+        )
+
+
+def _has_partitions(fs: FileSystem, path: str) -> bool:
+    if not fs.is_dir(path):
+        return False
+    return any(parse_folder(name) is not None for name in fs.list_dir(path))
+
+
 def make_usable(fs: FileSystem, path: str) -> None:
     """Make a log dir where there is none. Raises InvalidLogDir where it can be none."""
     if not fs.exists(path):

@@ -56,7 +56,7 @@ from raylog.storage.errors import (
     StorageError,
 )
 from raylog.storage.files import FileSystem, Lock
-from raylog.storage.log_dir import LOCK_FILE, LogDir
+from raylog.storage.log_dir import LOCK_FILE, LogDir, check_there
 from raylog.storage.names import TopicPartition
 from raylog.storage.reading_back import drop_caches
 from raylog.storage.state.properties import read_meta
@@ -489,14 +489,9 @@ class NodeDirs:
         path = self.path(directory_id)
         self.close_dir(directory_id)
         self.unlock_dir(directory_id)
+        check_there(self._fs, path, directory_id)
         log_dir = self._lock_dir(path)
         try:
-            if log_dir.directory_id != directory_id:
-                raise InvalidLogDir(
-                    path,
-                    f"another log dir, {log_dir.directory_id}, is now at this path, in the place "
-                    f"of {directory_id}",
-                )
             for partition in log_dir.partitions():
                 drop_caches(self._fs, log_dir.folder(partition))
             dir = self._look_through(log_dir)

@@ -194,7 +194,11 @@ class LogEvents:
             case PutAside(topic_id=None):
                 self._unnamed_put_aside(work, error)
                 return
-            case DropCopy(topic_id=None) | ReadDir():
+            case ReadDir():
+                if error is not None:
+                    self._places.set_unread(work.directory_id, error.problem)
+                return
+            case DropCopy(topic_id=None):
                 return
             case WriteEpoch() | RetireDir():
                 raise AssertionError("it is no log's")

@@ -128,6 +128,12 @@ class Places:
         self.epochs.forget(directory_id)
         self._to_close.append(directory_id)
 
+    def set_unread(self, directory_id: str, why: str) -> None:
+        """Its logs could not be read back: it is offline as before, for this reason."""
+        place = self._by_id[directory_id]
+        if not place.is_online:
+            place.report = replace(place.report, why=why)
+
     def set_leaving(self, directory_id: str, why: str) -> None:
         """Nothing new is begun there; what was read back says nothing of its next use."""
         place = self._by_id[directory_id]

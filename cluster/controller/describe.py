@@ -23,6 +23,7 @@ from raylog.actors.control import DirReport, LogId, LogReport, Report
 from raylog.actors.errors import NotLeader, UnknownTopicOrPartition
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.places import READING_BACK
 from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.displaced import displacing, way_back
@@ -74,6 +75,9 @@ LOOK_AGAIN = (
 )
 # The same while that is under way.
 READ_BACK = "wait: its partitions open when its logs are read back"
+# The same where that fails.
+NOT_READ_BACK = "it is to be used again, and its logs cannot be read back"
+TRIED_AGAIN = "mend that; it is tried again by itself, and its partitions open then"
 # What to do about a partition whose node, or log dir, is the problem.
 NODE_AWAY = (
     "start the node that has this log dir again, with its disk mounted; its partitions open by "
@@ -601,7 +605,7 @@ def why_unread(snapshot: Snapshot, record: DirRecord) -> str | None:
 
 def _used_again(snapshot: Snapshot, record: DirRecord) -> str:
     if record.state == "returning":
-        return READ_BACK
+        return TRIED_AGAIN if _is_unread(record, _reported(snapshot, record)) else READ_BACK
     if record.is_ordered:
         return USED_AGAIN.format(directory_id=record.directory_id)
     other = _in_its_place(snapshot, record)
@@ -610,13 +614,30 @@ def _used_again(snapshot: Snapshot, record: DirRecord) -> str:
     return ONLINE_AGAIN.format(directory_id=record.directory_id)
 
 
+def _reported(snapshot: Snapshot, record: DirRecord) -> str | None:
+    """Why a log dir is offline, as its node says; None where it does not say that."""
+    for seen in snapshot.observed.values():
+        for entry in () if seen.report is None else seen.report.dirs:
+            if entry.directory_id == record.directory_id and entry.state == "offline":
+                return entry.why
+    return None
+
+
 def _why_offline(record: DirRecord | None, reported: str | None) -> str | None:
     """Why a log dir is not used; None if it is."""
     if record is not None and record.state == "offline":
         return record.why or "it is recorded as offline"
     if record is not None and record.state == "returning":
-        return "its logs are being read back from the disk"
+        return f"{NOT_READ_BACK}: {reported}" if _is_unread(record, reported) else READING_BACK
     return reported
+
+
+def _is_unread(record: DirRecord, reported: str | None) -> bool:
+    """Whether the logs of a dir that is to be used again cannot be read back.
+
+    ``reported``: why it is offline. Before its node has heard of the order, that is as before.
+    """
+    return reported not in (None, "", READING_BACK, record.why)
 
 
 def without_upkeep(observed: Mapping[str, Observed]) -> set[str]:

@@ -54,7 +54,6 @@ from raylog.actors.control import (
     Stop,
 )
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.places import READING_BACK
 from raylog.cluster.controller.desired import Desired, port_of
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import (
@@ -296,6 +295,14 @@ def _is_copied(
     return any(entry.directory_id == directory_id for entry in owner.report.dirs)
 
 
+def _is_kept_open(record: DirRecord, entry: DirReport) -> bool:
+    """Whether a node does not know yet that an operator wants a log dir to stay offline.
+
+    It may be reading the logs back, or try that again.
+    """
+    return record.is_ordered and not entry.why.startswith(record.why)
+
+
 class _NodePlan:
     """The plan for one node that obeys this Controller."""
 
@@ -389,7 +396,7 @@ class _NodePlan:
             case "offline" if is_online and self._is_fresh_start(record):
                 # Used again when it has read the logs back.
                 self.records.append(replace(record, state="returning", is_ordered=False))
-            case "offline" if is_online or (record.is_ordered and entry.why == READING_BACK):
+            case "offline" if is_online or _is_kept_open(record, entry):
                 self._keep_out(record)
             case "returning" if is_online and entry.is_read_back:
                 self.records.append(replace(record, state="online", why="", life=""))

@@ -115,8 +115,9 @@ def test_a_dir_that_could_not_be_read_back_says_again_why_it_is_offline() -> Non
     node = serving("A", "B")
     node.orders(ReadBack(directory_id="A"))
     node.done("kill orders-0")
-    node.failed("read A back", BROKEN)
     assert dirs(node)[0] == ("offline", READING_BACK)
+    node.failed("read A back", BROKEN)
+    assert dirs(node)[0] == ("offline", BROKEN.problem)
     node.orders(LEAVE)
     assert dirs(node)[0] == ("offline", WHY)
 

@@ -22,7 +22,15 @@ from raylog.storage.errors import (
 from raylog.storage.loader import open_log
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.checkpoints import CLEANER_OFFSETS
-from raylog.storage.state.properties import CLEAN_SHUTDOWN, PARTITION_METADATA, read_topic_id
+from raylog.storage.state.properties import (
+    CLEAN_SHUTDOWN,
+    PARTITION_METADATA,
+    MetaProperties,
+    random_id,
+    read_meta,
+    read_topic_id,
+    write_meta,
+)
 from raylog.storage.testing.memory import Stopped
 from tests.unit.actors.node.disks import (
     DELAY_MS,
@@ -588,12 +596,29 @@ def test_a_dir_that_cannot_be_read_back_stays_out_of_use(disks: Disks) -> None:
     read_dir(disks)
 
 
-def test_another_log_dir_at_the_path_is_not_taken_for_it(disks: Disks) -> None:
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_no_log_dir_is_made_where_one_is_to_be_read_back(disks: Disks, is_folder: bool) -> None:
+    """Its disk is not mounted: there is an empty folder, or nothing."""
     directory_id = disks.id_of(A)
     disks.work.close_dir(directory_id)
+    disks.work.unlock_dir(directory_id)
     disks.fs.remove_dir(A)
-    disks.fs.make_dir(A)
-    with pytest.raises(InvalidLogDir, match="another log dir"):
+    if is_folder:
+        disks.fs.make_dir(A)
+    with pytest.raises(InvalidLogDir, match=f"{directory_id} is not there: its disk is not mount"):
+        disks.work.carry_out(ReadDir(token=1, directory_id=directory_id))
+    assert disks.fs.list_dir(A) == [] if is_folder else not disks.fs.exists(A)
+    assert disks.work.online() == [disks.id_of(B)]
+
+
+def test_another_log_dir_at_the_path_is_not_taken_for_it(disks: Disks) -> None:
+    directory_id, other = disks.id_of(A), random_id()
+    disks.work.close_dir(directory_id)
+    disks.work.unlock_dir(directory_id)
+    meta = read_meta(disks.fs, A)
+    assert meta is not None
+    write_meta(disks.fs, A, MetaProperties(meta.cluster_id, 1, other))
+    with pytest.raises(InvalidLogDir, match=f"another log dir, {other}, is now at this path"):
         disks.work.carry_out(ReadDir(token=1, directory_id=directory_id))
     assert disks.work.online() == [disks.id_of(B)]
 

@@ -180,6 +180,14 @@ def test_raylogs_own_metadata_records_are_read_too() -> None:
     )
 
 
+def test_bytes_in_raylogs_own_records_are_base64_as_kafka_prints_bytes() -> None:
+    record = {"kind": "snapshot-end", "v": 1, "count": 1, "digest": b"\x00\xff"}
+    assert (
+        decoders.cluster_metadata(0, None, msgpack.packb(record))[1]
+        == '{"kind":"snapshot-end","v":1,"count":1,"digest":"AP8="}'
+    )
+
+
 def test_every_metadata_record_has_a_name_as_kafka_prints_it() -> None:
     assert type_name(METADATA_RECORDS[21]) == "ZK_MIGRATION_STATE_RECORD"
     assert (
