@@ -282,9 +282,17 @@ def test_compact_and_delete_together(broker: Broker) -> None:
         poll_s=0.1,
     )
     assert records(broker, topic) == []
-    (one,) = [one for one in broker.retention() if one.partition == f"{topic}-0"]
-    assert one.total_segments > 0
-    assert one.total_bytes > 0
+    # The round tells what it has done when it has looked at all partitions.
+    wait_for(
+        lambda: any(
+            one.total_segments and one.total_bytes
+            for one in broker.retention()
+            if one.partition == f"{topic}-0"
+        ),
+        DEADLINE_S,
+        "retention has told of it",
+        poll_s=0.1,
+    )
     writer.write(10)
     assert len(records(broker, topic)) == 10
 
