@@ -91,4 +91,4 @@ def test_a_node_that_is_behind_the_snapshot_is_brought_level_with_it(
     assert min(base_offsets(files(nodes, "one"))) > before
     create(broker, "r")
     assert broker.list_topics() == [*"abcdefghijklmnopqr"]
-    assert broker.health() == []
+    wait_for(lambda: broker.health() == [], 60, "nothing is wrong")
