@@ -212,11 +212,10 @@ class LogDir:
             )
 
     def _why_no_identity(self) -> str:
-        if self._fs.is_dir(self.path):
+        if _has_partitions(self._fs, self.path):
             return (
-                "the folder is gone, or its meta.properties: there is no meta.properties at this "
-                "path. Mount the disk, or write the file again with `raylog log-dirs identify`, "
-                "then start the broker or its node again"
+                "its meta.properties is gone, and folders of partitions are there; write the file "
+                "again with `raylog log-dirs identify`, then start the broker or its node again"
             )
         return (
             "the folder is gone: its disk was unmounted, or the folder was moved; bring it back, "

@@ -19,6 +19,7 @@ from raylog.cluster.controller.describe import (
     MANAGER_STARTS,
     SEE_LOG_DIR,
     SILENT,
+    UPKEEP_OF,
 )
 from raylog.cluster.controller.spread import short_key
 from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding, named
@@ -46,6 +47,7 @@ def findings(facts: Facts) -> list[Finding]:
     rules = (
         _controller,
         metadata,
+        _missing_upkeep,
         _nodes,
         _closing,
         _older_configs,
@@ -387,6 +389,21 @@ def _upkeep(facts: Facts) -> Iterator[Finding]:
                 todo=("wait: retention retries by itself. If this finding stays, repair the cause"),
             )
     yield from _late_retention(facts)
+
+
+def _missing_upkeep(facts: Facts) -> Iterator[Finding]:
+    for subject, problem in facts.problems.items():
+        if not subject.startswith(UPKEEP_OF):
+            continue
+        yield Finding(
+            severity=WARNING,
+            subject=f"upkeep of node {facts.node_name(subject.removeprefix(UPKEEP_OF))}",
+            what=f"{problem}. What it would compact or remove on this node stays",
+            todo=(
+                "wait: its LogManager starts them again. If this finding stays, read the "
+                "LogManager's log (docs/OPERATIONS.md, Logs)"
+            ),
+        )
 
 
 def _late_retention(facts: Facts) -> Iterator[Finding]:

@@ -11,7 +11,6 @@ from raylog.cluster.controller.describe import (
     METADATA_RESERVE,
     METADATA_SNAPSHOT,
     OLDER_METADATA,
-    UPKEEP_OF,
 )
 from raylog.cluster.controller.reserve import RESERVE_BYTES
 from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding, named
@@ -34,7 +33,12 @@ def one_copy(facts: Facts) -> Iterator[Finding]:
 
 
 def metadata(facts: Facts) -> Iterator[Finding]:
-    """What the Controller says of itself."""
+    """What the Controller says of its log."""
+    for rule in (_failed_write, _reserve, _snapshots, _older, _copies):
+        yield from rule(facts)
+
+
+def _failed_write(facts: Facts) -> Iterator[Finding]:
     why = facts.problems.get(METADATA)
     if why is not None:
         yield Finding(
@@ -51,6 +55,9 @@ def metadata(facts: Facts) -> Iterator[Finding]:
                 "to another disk"
             ),
         )
+
+
+def _reserve(facts: Facts) -> Iterator[Finding]:
     shortage = facts.problems.get(METADATA_RESERVE)
     if shortage is not None:
         yield Finding(
@@ -68,7 +75,9 @@ def metadata(facts: Facts) -> Iterator[Finding]:
                 f"seconds when {2 * RESERVE_BYTES >> 20} MB are free"
             ),
         )
-    yield from metadata_snapshots(facts)
+
+
+def _older(facts: Facts) -> Iterator[Finding]:
     older = facts.problems.get(OLDER_METADATA)
     if older is not None:
         yield Finding(
@@ -83,6 +92,9 @@ def metadata(facts: Facts) -> Iterator[Finding]:
                 "once with --older-metadata (docs/OPERATIONS.md, Backup)"
             ),
         )
+
+
+def _copies(facts: Facts) -> Iterator[Finding]:
     copies = facts.problems.get(METADATA_COPIES)
     if copies is not None:
         yield Finding(
@@ -97,21 +109,9 @@ def metadata(facts: Facts) -> Iterator[Finding]:
                 "brought up to date by itself"
             ),
         )
-    for subject, problem in facts.problems.items():
-        if not subject.startswith(UPKEEP_OF):
-            continue
-        yield Finding(
-            severity=WARNING,
-            subject=f"upkeep of node {facts.node_name(subject.removeprefix(UPKEEP_OF))}",
-            what=f"{problem}. What it would compact or remove on this node stays",
-            todo=(
-                "wait: its LogManager starts them again. If this finding stays, read the "
-                "LogManager's log (docs/OPERATIONS.md, Logs)"
-            ),
-        )
 
 
-def metadata_snapshots(facts: Facts) -> Iterator[Finding]:
+def _snapshots(facts: Facts) -> Iterator[Finding]:
     why = facts.problems.get(METADATA_SNAPSHOT)
     if why is not None:
         yield Finding(

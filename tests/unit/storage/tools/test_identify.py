@@ -112,7 +112,7 @@ def test_a_dir_that_a_broker_uses_is_left_alone(fs: MemoryFileSystem) -> None:
     directory_id = lose(fs)
     with pytest.raises(LogLocked):
         identify(fs, A, directory_id, like=B)
-    with pytest.raises(StorageError, match=r"no meta\.properties.*raylog log-dirs identify"):
+    with pytest.raises(StorageError, match=r"meta\.properties is gone.*raylog log-dirs identify"):
         log_dir.close(clean=True)
     log_dir.close(clean=False)
     identify(fs, A, directory_id, like=B)
