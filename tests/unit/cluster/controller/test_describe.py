@@ -7,6 +7,7 @@ import pytest
 from raylog.actors.control import DirReport, DirState, LogReport, Report
 from raylog.actors.errors import LogRefused, NotLeader, UnknownTopicOrPartition
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.places import READING_BACK
 from raylog.cluster.controller.describe import (
     BEING_CREATED,
     BEING_OPENED,
@@ -327,6 +328,24 @@ def test_a_log_dir_that_is_read_back_is_waited_for() -> None:
     view = snapshot(desired(replace(DIR, state="returning")), report())
     (log_dir,) = describe_log_dirs(view)
     assert log_dir.todo.startswith("wait")
+
+
+@pytest.mark.parametrize(
+    ("reported_why", "problem", "todo"),
+    [
+        (READING_BACK, READING_BACK, "wait"),
+        ("EIO", READING_BACK, "wait"),  # its node has not heard of the order yet
+        ("it is not there", "its logs cannot be read back: it is not there", "mend that"),
+    ],
+)
+def test_why_the_logs_of_a_dir_cannot_be_read_back_is_said(
+    reported_why: str, problem: str, todo: str
+) -> None:
+    own = DirReport(directory_id="dir-a", path="/disk", state="offline", why=reported_why)
+    record = replace(DIR, state="returning", why="EIO")
+    (log_dir,) = describe_log_dirs(snapshot(desired(record), replace(report(), dirs=(own,))))
+    assert problem in (log_dir.problem or "")
+    assert log_dir.todo.startswith(todo)
 
 
 def test_where_a_node_has_another_key_since_its_start_both_causes_are_said() -> None:

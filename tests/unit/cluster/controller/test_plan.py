@@ -209,6 +209,20 @@ def test_nothing_is_served_from_a_dir_that_is_recorded_offline() -> None:
     assert orders_of(desired, entry(LOG, "a1", "found")) == (KEEP_OUT,)
 
 
+@pytest.mark.parametrize(
+    ("reported_why", "is_ordered"),
+    [("its logs are being read back", True), ("EIO", True), ("wanted (not all in order)", False)],
+)
+def test_a_dir_that_an_operator_wants_offline_is_kept_out_until_its_node_says_so(
+    reported_why: str, is_ordered: bool
+) -> None:
+    wanted = replace(DIRS[0], state="offline", why="wanted", life="a-life", is_ordered=True)
+    dirs = [replace(ONLINE_DIRS[0], state="offline", why=reported_why), ONLINE_DIRS[1]]
+    orders = orders_of(desired_of(wanted), dirs=dirs)
+    keep_out = KeepOut(directory_id="a1", why="wanted", in_order=True)
+    assert (keep_out in orders) == is_ordered
+
+
 def test_a_config_that_the_broker_does_not_allow_any_more_is_ordered_of_nobody() -> None:
     desired = desired_of(replace(TOPIC, config={"segment.bytes": -5}), ONLINE)
     assert orders_of(desired, entry(LOG, "a1", "found")) == ()
