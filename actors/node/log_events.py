@@ -372,10 +372,26 @@ class LogEvents:
     def _leave_dir(self, directory_id: str, place: Place, why: str) -> None:
         self._places.set_leaving(directory_id, why)
         self._book.out.note("log-dir-leaves", log_dir=place.report.path, why=why)
+        self._end_silent(directory_id, place)
         for partition in self._partitions_in(place):
             self._book.touch(partition)
             for log in self._book.of(partition):
                 self._leave(log, directory_id)
+
+    def _end_silent(self, directory_id: str, place: Place) -> None:
+        """End the actors that may use a dir which is given up, and have said nothing to this life.
+
+        One that was silent when the LogManager began has the lock of its folder still. It would
+        go on to acknowledge appends that nobody reads any more.
+        """
+        for partition in place.names:
+            logs = self._book.of(partition)
+            is_met = any(log.has_actor for log in logs)
+            is_silent = (
+                directory_id in log.unopened and directory_id not in log.clean for log in logs
+            )
+            if not is_met and (not logs or any(is_silent)):
+                self._book.kill(partition)
 
     def _leave(self, log: NodeLog, directory_id: str) -> None:
         """A log is to be closed where it lies in a dir, or to stay where it is otherwise."""
@@ -427,6 +443,7 @@ class LogEvents:
         place = self._places[directory_id]
         partitions = self._partitions_in(place)
         path = place.report.path
+        self._end_silent(directory_id, place)
         self._places.set_offline(directory_id, why)
         self._book.out.note("log-dir-offline", log_dir=path, why=why)
         for partition in partitions:

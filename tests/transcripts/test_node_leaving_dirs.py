@@ -9,6 +9,7 @@ from tests.transcripts.nodes import (
     HANGS,
     NEW_ORDERS,
     ORDERS,
+    OTHER_PARTITION,
     OTHERS,
     Node,
     create,
@@ -18,6 +19,7 @@ from tests.transcripts.nodes import (
     remove,
     serve,
     serving,
+    unnamed,
 )
 
 WHY = "an operator took it offline"
@@ -58,7 +60,26 @@ def test_its_logs_are_closed_and_then_it_is_closed_and_unlocked_in_order() -> No
 def test_a_dir_without_logs_that_serve_leaves_at_once() -> None:
     clean = folder(ORDERS, "A", is_clean=True)
     node = Node("A", "B", folders=[clean, folder(OTHERS, "A")])
-    assert node.obeys(LEAVE) == [RETIRE], "nobody has closed orders-1 in order"
+    kill = "kill orders-1"  # nobody has closed it in order: an actor of an earlier life may have it
+    assert node.obeys(LEAVE) == [kill]
+    assert node.failed(kill, HANGS) == []
+    assert node.later(1000) == [kill]
+    assert node.done(kill) == [RETIRE]
+
+
+def test_an_actor_that_was_silent_when_this_life_began_does_not_outlive_the_dir() -> None:
+    """It has its folder's lock, and would acknowledge appends that nobody reads any more."""
+    node = Node("A", "B", folders=[folder(ORDERS, "A"), unnamed("A", OTHER_PARTITION)])
+    assert node.obeys(LEAVE) == ["kill orders-0", "kill orders-1"]
+    assert node.done("kill orders-0") == []
+    assert node.done("kill orders-1") == ["retire A with nothing clean"]
+
+
+def test_no_actor_is_looked_for_where_this_life_has_met_it() -> None:
+    node = serving("A", "B")
+    node.told(ActorGone(partition=ORDERS.partition))
+    node.done("start orders-0 of old in A with config 1")
+    assert node.orders(LEAVE) == [END]
 
 
 def test_what_was_not_closed_in_order_is_told() -> None:

@@ -299,7 +299,8 @@ def test_the_lock_of_a_dir_is_kept_until_nobody_writes_to_it_any_more() -> None:
 def test_a_log_is_removed_in_a_dir_that_failed_as_soon_as_it_is_back() -> None:  # number 16
     node = Node("A", folders=[folder(ORDERS, "A")])
     node.obeys()
-    node.told(DirFailed(directory_id="A", why="gone"))
+    assert node.told(DirFailed(directory_id="A", why="gone")) == ["kill orders-0", "close A"]
+    node.done("kill orders-0")
     assert node.orders(remove()) == []
     assert node.logs == ["orders-0 of old in A: failed (LogDirOffline)"]
     report = replace(dir_report("A"), is_read_back=True)
