@@ -163,6 +163,12 @@ class InvalidRequest(RaylogError):
     template = "{argument}={value!r} {why}"
 
 
+class UnknownLogDir(InvalidRequest):
+    """No node has such a log dir, as far as the Controller has heard: one may report it yet."""
+
+    code, error_name = 57, "LOG_DIR_NOT_FOUND"
+
+
 class NodeOrderReplaced(RaylogError):
     """Another order for the same node came before this one had ended, and counts instead.
 
