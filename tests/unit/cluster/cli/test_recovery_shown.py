@@ -83,7 +83,7 @@ HANGS = Facts(
     ],
     partitions=[serving_status(partition="t-1", folder="/disk/t-1")],
     silent_partitions={"t-0": "no answer within 3 s", "t-2": "it is being opened"},
-    processes={"t-0": ActorProcess("node-1", 4711)},
+    processes={"Log:t-0": ActorProcess("node-1", 4711)},
 )
 
 
