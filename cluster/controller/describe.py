@@ -541,7 +541,6 @@ def describe_log_dirs(snapshot: Snapshot) -> list[LogDirStatus]:
             record = snapshot.desired.dirs.get(entry.directory_id or "")
             why = _why_offline(record, entry.why if entry.state == "offline" else None)
             doubt = entry.why if entry.state == "online" else ""
-            count = len(snapshot.desired.logs_in(entry.directory_id or ""))
             todo = "" if record is None else _used_again(snapshot, record)
             status = LogDirStatus(
                 node_id=node_id,
@@ -549,7 +548,7 @@ def describe_log_dirs(snapshot: Snapshot) -> list[LogDirStatus]:
                 directory_id=entry.directory_id or "",
                 is_online=why is None,
                 problem=why or doubt or None,
-                partitions=count,
+                partitions=_places_in(snapshot, key, entry),
                 size_bytes=0,
                 total_bytes=0,
                 usable_bytes=max(entry.usable_bytes, 0),
@@ -561,25 +560,45 @@ def describe_log_dirs(snapshot: Snapshot) -> list[LogDirStatus]:
     return statuses
 
 
+def _places_in(snapshot: Snapshot, key: str, entry: DirReport) -> int:
+    """How many partitions have their place in a log dir. ``key``: of its node.
+
+    One that its node cannot read is known by its path alone: it is each that was there, and that
+    nobody has.
+    """
+    if entry.directory_id is not None:
+        return len(snapshot.desired.logs_in(entry.directory_id))
+    reports = [seen.report for seen in snapshot.observed.values() if seen.report is not None]
+    reported = {dir.directory_id for report in reports for dir in report.dirs}
+    return sum(
+        len(snapshot.desired.logs_in(record.directory_id))
+        for record in snapshot.desired.dirs_of(key)
+        if record.path == entry.path and record.directory_id not in reported
+    )
+
+
 def merged_log_dirs(
     told: Iterable[LogDirStatus], known: Iterable[LogDirStatus]
 ) -> list[LogDirStatus]:
     """Log dirs as their LogManagers tell them, or as the Controller does where that tells more.
 
-    That is so for nodes whose LogManager hangs, and for log dirs that are recorded as offline.
+    That is so for nodes whose LogManager hangs, and for log dirs that are recorded as offline: how
+    many partitions have their place there is all that anybody knows of their content then.
     ``known``: what the Controller tells.
     """
     merged = {(log_dir.node_id, log_dir.path): log_dir for log_dir in told}
     for log_dir in known:
         place = log_dir.node_id, log_dir.path
-        if place not in merged:
-            merged[place] = log_dir
-        elif not log_dir.is_online:
-            merged[place] = merged[place]._replace(
+        status = merged.get(place, log_dir)
+        if not log_dir.is_online:
+            status = status._replace(
                 is_online=False,
                 problem=log_dir.problem,
-                todo=log_dir.todo or merged[place].todo,
+                todo=log_dir.todo or status.todo,
             )
+        if not status.is_online:
+            status = status._replace(partitions=log_dir.partitions)
+        merged[place] = status
     return list(merged.values())
 
 

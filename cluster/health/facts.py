@@ -1,5 +1,6 @@
 """What is known of a broker (``Facts``), and what follows from it (``Finding``)."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -46,6 +47,18 @@ class SilentPartition(NamedTuple):
     why: str
     node: str | None
     pid: int | None
+    folder: str | None
+
+
+class AwayPartition(NamedTuple):
+    """A partition that does not serve, why, and what to do (None: to wait).
+
+    ``folder``: its place; None where nobody knows the path of its log dir.
+    """
+
+    partition: str
+    why: str
+    todo: str | None
     folder: str | None
 
 
@@ -104,6 +117,19 @@ class Facts:
     def hanging_manager(self, node_id: str) -> ActorProcess | None:
         """The same of a node's LogManager. ``node_id``: as of ``node_name``."""
         return self.hanging_process(LOG_MANAGER + self._key_of(node_id))
+
+    def away(self) -> list[AwayPartition]:
+        """Partitions that do not serve, where it is known why."""
+        answered = {status.partition for status in self.partitions}
+        paths = {log_dir.directory_id: log_dir.path for log_dir in self.log_dirs}
+        away: list[AwayPartition] = []
+        for name, known in self.described():
+            if known.problem is None or name in answered:
+                continue
+            path = paths.get(known.directory_id) if known.directory_id else None
+            folder = None if path is None else os.path.join(path, name)
+            away.append(AwayPartition(name, known.problem, known.todo, folder))
+        return away
 
     def without_answer(self) -> list[SilentPartition]:
         """Partitions that do not answer, though nothing else says why they do not serve."""

@@ -207,6 +207,25 @@ def test_an_offline_log_dir_is_used_again_by_an_explicit_word_only() -> None:
     assert "raylog log-dirs online dir-a" in log_dir.todo
 
 
+@pytest.mark.parametrize(
+    ("path", "places"), [("/disk", 1), ("/other", 0)], ids=["its own", "another one"]
+)
+def test_a_log_dir_that_its_node_cannot_read_is_the_place_of_what_was_at_its_path(
+    path: str, places: int
+) -> None:
+    unread = DirReport(directory_id=None, path=path, state="offline", why="it is a file")
+    view = snapshot(desired(ONLINE), replace(report(), dirs=(unread,)))
+    assert [log_dir.partitions for log_dir in describe_log_dirs(view)] == [places]
+
+
+def test_the_places_of_a_log_dir_that_is_in_use_are_not_at_another_path_too() -> None:
+    unread = DirReport(directory_id=None, path="/disk", state="offline", why="it is a file")
+    (own,) = report().dirs
+    dirs = (unread, replace(own, path="/mounted/elsewhere"))
+    view = snapshot(desired(ONLINE), replace(report(), dirs=dirs))
+    assert [log_dir.partitions for log_dir in describe_log_dirs(view)] == [0, 1]
+
+
 def test_a_log_dir_that_takes_no_orders_is_online_and_says_why() -> None:
     told = report()
     (dir,) = told.dirs

@@ -511,14 +511,3 @@ def test_a_topic_that_no_log_can_have_the_config_of_is_one_error_with_its_way_ou
     assert (second.severity, second.subject) == (ERROR, "topic t")
     assert second.what.startswith("no. No partition of it is opened")
     assert second.todo == "`do`. Its partitions open then by themselves"
-
-
-def test_nobody_is_told_to_wait_for_a_topic_that_no_log_can_have_the_config_of() -> None:
-    described = topic("no", "no")._replace(problem="no", todo="`do`")
-    refused = described._replace(
-        partitions=tuple(entry._replace(node_id=None) for entry in described.partitions)
-    )
-    at = replace(facts(), topics=[refused], partitions=[], log_dirs=[log_dir(loaded=1)])
-    assert [finding.subject for finding in findings(at)] == ["topic t"]
-    still = replace(at, log_dirs=[log_dir(loaded=0)])
-    assert any("opened 0 of 3" in finding.what for finding in findings(still))

@@ -140,6 +140,18 @@ def test_what_is_recorded_of_a_log_dir_counts_and_what_its_log_manager_knows_is_
     assert merged_log_dirs([told], [DIR_A1]) == [told]
 
 
+def test_of_a_log_dir_that_is_offline_the_controller_knows_how_many_have_their_place_there() -> (
+    None
+):
+    told = log_dir("a", "/1", is_online=False)
+    (merged,) = merged_log_dirs([told], [told._replace(partitions=3)])
+    assert merged.partitions == 3
+    (merged,) = merged_log_dirs([told], [DIR_A1._replace(partitions=3)])
+    assert merged.partitions == 3, "it has not heard of it yet"
+    in_use = DIR_A1._replace(partitions=4)
+    assert merged_log_dirs([in_use], [DIR_A1._replace(partitions=3)]) == [in_use]
+
+
 def test_the_advice_of_a_log_manager_is_kept_where_the_controller_has_none() -> None:
     told = log_dir("a", "/1", is_online=False)._replace(todo="restore the file")
     known = LogDirStatus.offline("a", "/1", None, "meta.properties is missing")
