@@ -163,6 +163,12 @@ class InvalidRequest(RaylogError):
     template = "{argument}={value!r} {why}"
 
 
+class UnknownLogDir(InvalidRequest):
+    """No node has such a log dir, as far as the Controller has heard: one may report it yet."""
+
+    code, error_name = 57, "LOG_DIR_NOT_FOUND"
+
+
 class NodeOrderReplaced(RaylogError):
     """Another order for the same node came before this one had ended, and counts instead.
 
@@ -196,8 +202,15 @@ class NotLeader(RaylogError):
 class ActorAway(NotLeader):
     """An actor did not answer: Ray starts it again, or its node is down.
 
-    Whether the request took effect is not known.
+    Whether the request took effect is not known. ``what``: it was for.
     """
+
+    fields = ("what", "why")
+    what: str
+    template = (
+        "{what}: the actor cannot be reached: {why}; the request may have taken effect. Clients "
+        "retry until their timeout. If its node is down, start the node again"
+    )
 
 
 class NotController(NotLeader):

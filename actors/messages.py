@@ -254,7 +254,7 @@ class LogDirStatus(NamedTuple):
     total_bytes: int  # of the file system
     usable_bytes: int
     loaded: int  # progress of the start; over when it has come to ``to_load``
-    to_load: int
+    to_load: int  # without those that nobody is to open
     damaged_files: tuple[str, ...] = ()  # checkpoints of which a damaged one is kept as .corrupt
     strays: tuple[str, ...] = ()  # the names of folders that belong to no topic; they are kept
     todo: str = ""  # what to do about the problem; empty where the disk has failed

@@ -33,6 +33,7 @@ Source: ``Snapshots``, ``RecordsSnapshotWriter`` of Kafka; KIP-630.
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -50,12 +51,18 @@ from raylog.storage.errors import (
     StorageError,
 )
 from raylog.storage.files import FileSystem, write_atomically
+from raylog.storage.records.batch import read_header
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
 from raylog.storage.records.scan import scan_batches
 
 CHECKPOINT_SUFFIX = ".checkpoint"
 VERSION = 1
+# What to do about a damaged one while the metadata can be read all the same.
+DAMAGED_TODO = (
+    "check this disk (the kernel's log, smartctl), and replace it if it fails. Leave the files in "
+    "__cluster_metadata-0 as they are: the damaged one is removed when two more snapshots are made"
+)
 # The values of one batch, so that no reader needs one as large as the whole state.
 BATCH_BYTES = 1 << 20
 
@@ -113,7 +120,12 @@ def read_snapshot(fs: FileSystem, folder: str, which: SnapshotId) -> MetadataSna
     """Raises CorruptCheckpoint where it is damaged, NewerRecord where a newer raylog wrote it,
     and StorageError."""
     path = os.path.join(folder, which.file_name)
-    snapshot = from_bytes(fs.read_file(path), path)
+    return _read(fs.read_file(path), path, which)
+
+
+def _read(content: bytes, path: str, which: SnapshotId) -> MetadataSnapshot:
+    """The snapshot in a file of this name. Raises as ``from_bytes``."""
+    snapshot = from_bytes(content, path)
     if snapshot.id != which:
         raise CorruptCheckpoint(path, f"it is the snapshot {snapshot.id.file_name}")
     return snapshot
@@ -145,6 +157,62 @@ def newest_snapshot(
         except (CorruptCheckpoint, StorageError) as error:
             damaged.append(error.problem)
     return FoundSnapshots(None, tuple(damaged))
+
+
+class CheckedSnapshot(NamedTuple):
+    """A snapshot in a folder, as it was found.
+
+    ``damage``: what is wrong with its bytes; empty if nothing. ``newer``: why only a newer raylog
+    can say that; empty where this one can.
+    """
+
+    id: SnapshotId
+    size_bytes: int
+    damage: str = ""
+    newer: str = ""
+
+    @property
+    def told(self) -> str:
+        """The name of a damaged file, and what is wrong with it."""
+        return f"{self.id.file_name}: {self.damage}"
+
+
+def check_snapshots(fs: FileSystem, folder: str) -> list[CheckedSnapshot]:
+    """Each snapshot in the folder, the oldest first; those of Kafka are left out. This only reads.
+
+    Raises StorageError where the folder cannot be read, and OutOfResources.
+    """
+    checked: list[CheckedSnapshot] = []
+    for which in reversed(snapshot_ids(fs.list_dir(folder))):
+        with suppress(FileGone):  # who writes the metadata has removed it meanwhile
+            found = _check_snapshot(fs, folder, which)
+            if found is not None:
+                checked.append(found)
+    return checked
+
+
+def _check_snapshot(fs: FileSystem, folder: str, which: SnapshotId) -> CheckedSnapshot | None:
+    """None: it is Kafka's. Raises FileGone and OutOfResources."""
+    path = os.path.join(folder, which.file_name)
+    try:
+        content = fs.read_file(path)
+    except (FileGone, OutOfResources):
+        raise
+    except StorageError as error:
+        return CheckedSnapshot(which, 0, damage=error.problem)
+    checked = CheckedSnapshot(which, len(content))
+    try:
+        _read(content, path, which)
+    except NewerRecord as error:
+        return checked._replace(newer=error.why)
+    except CorruptCheckpoint as error:
+        return None if _is_kafkas(content) else checked._replace(damage=error.why)
+    return checked
+
+
+def _is_kafkas(content: bytes) -> bool:
+    """Whether it begins with a control record, as Kafka's snapshots do, and none of raylog's."""
+    return scan_batches(content, verify=True).end > 0 and read_header(content).is_control
 
 
 def remove_older(fs: FileSystem, folder: str, oldest: SnapshotId) -> None:

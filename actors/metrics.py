@@ -178,7 +178,9 @@ METRICS = (
         tags=OF_NODE,
     ),
     _gauge(
-        "raylog_partitions_to_load", "Partitions that the node still has to open.", tags=OF_NODE
+        "raylog_partitions_to_load",
+        "Partitions that the node found at its start and still has to open.",
+        tags=OF_NODE,
     ),
     _gauge("raylog_log_dirs_offline", "Log dirs that failed.", tags=OF_NODE),
     _gauge(

@@ -674,8 +674,8 @@ class Broker:
 
         All logs are flushed and closed, checkpoints and clean markers written. Also ends Ray, if
         ``start`` started it. Where the Controller cannot be reached for 30 s, because its node is
-        away, the other nodes are stopped without it. So are all where it answers no question for a
-        minute: its process is ended first, and a warning says so. Raises RequestTimedOut where a
+        away, or answers no question for a minute, the nodes are stopped without it: its process is
+        ended first, and a warning says so. Raises RequestTimedOut where a
         Controller that answers needs more than 10 minutes.
         """
         self._join()

@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from raylog.actors.errors import InvalidRequest
+from raylog.actors.errors import InvalidRequest, UnknownLogDir
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, gather
 from raylog.actors.runtime.stubs import LogManagerStub
-from raylog.cluster.controller.commands import UNKNOWN_LOG_DIR
 from raylog.cluster.controller.spread import short_key
 from raylog.storage.errors import LogDirOffline, RaylogError
 
@@ -93,12 +92,7 @@ def _ordered(order: Callable[[str | None], str], nodes: Sequence[str]) -> list[s
 
 def _is_unheard(error: RaylogError) -> bool:
     """Whether the Controller may not have heard yet that the node has read the log dir."""
-    is_unknown = isinstance(error, InvalidRequest) and _is_unknown(error)
-    return is_unknown or isinstance(error, LogDirOffline)
-
-
-def _is_unknown(error: InvalidRequest) -> bool:
-    return error.why.startswith(UNKNOWN_LOG_DIR)
+    return isinstance(error, UnknownLogDir | LogDirOffline)
 
 
 def _why(refused: Mapping[str, str]) -> str:

@@ -4,7 +4,7 @@ Measuring a dir looks at every file, and a disk may hang: so it is done beside, 
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import wait
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from raylog.actors.control import DirReport
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.node.dirs import Unusable
 from raylog.actors.node.tasks import EachDir
+from raylog.storage.names import TopicPartition
 
 # A look-up waits so long for the dirs to be measured, and answers what is remembered then.
 FRESH_TIMEOUT_S = 1.0
@@ -20,7 +21,9 @@ FRESH_TIMEOUT_S = 1.0
 class Measurable(Protocol):
     """Who measures; ``disk_work.py`` on real disks."""
 
-    def status(self, directory_id: str, node_id: str) -> LogDirStatus: ...
+    def status(
+        self, directory_id: str, node_id: str, opening: Set[TopicPartition] | None
+    ) -> LogDirStatus: ...
 
     def unusable(self) -> Sequence[Unusable]: ...
 
@@ -35,12 +38,16 @@ class DirStatuses:
         *,
         node_id: str,
         dirs: Callable[[], Sequence[DirReport]],
+        opening: Callable[[str], Set[TopicPartition] | None],
     ) -> None:
-        """``dirs``: all of the node, as its machine has them. ``node_id``: Ray's."""
+        """``dirs``: all of the node, as its machine has them. ``node_id``: Ray's.
+
+        ``opening``: the partitions that are to be opened in a dir; None where nobody knows yet.
+        """
         self._disk = disk
         self._each_dir = each_dir
         self._node_id = node_id
-        self._dirs = dirs
+        self._dirs, self._opening = dirs, opening
         self._lock = threading.Lock()
         self._remembered: dict[str, LogDirStatus] = {}
 
@@ -59,7 +66,7 @@ class DirStatuses:
             return [self._status(dir) for dir in self._dirs()]
 
     def _measure(self, directory_id: str) -> None:
-        status = self._disk.status(directory_id, self._node_id)
+        status = self._disk.status(directory_id, self._node_id, self._opening(directory_id))
         with self._lock:
             self._remembered[directory_id] = status
 

@@ -503,11 +503,13 @@ class NodeDirs:
 
     # -- reports -----------------------------------------------------------------------------------
 
-    def status(self, directory_id: str, node_id: str) -> LogDirStatus:
-        """What a dir holds. It looks at every file."""
+    def status(
+        self, directory_id: str, node_id: str, opening: Set[TopicPartition] | None = None
+    ) -> LogDirStatus:
+        """What a dir holds. It looks at every file. ``opening``: as of ``OnlineDir.progress``."""
         dir = self.get(directory_id)
         if dir is not None:
-            return dir.status(node_id)
+            return dir.status(node_id, opening)
         path = self.path(directory_id)
         for unusable in self.unusable():
             if unusable.path == path:

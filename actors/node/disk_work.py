@@ -367,7 +367,7 @@ class DiskWork:
             began_s = self._began_s.pop((directory_id, partition), None)
         if dir is None or not dir.opened(partition):
             return False
-        loaded, of = dir.progress
+        loaded, of = dir.progress()
         seconds = 0.0 if began_s is None else self._now_s() - began_s
         folder = dir.folder(partition)
         event(logger, "log-loaded", folder=folder, loaded=loaded, of=of, seconds=seconds)
@@ -503,9 +503,12 @@ class DiskWork:
         with self._judging():
             return dir.usable_bytes()
 
-    def status(self, directory_id: str, node_id: str) -> LogDirStatus:
+    def status(
+        self, directory_id: str, node_id: str, opening: Set[TopicPartition] | None = None
+    ) -> LogDirStatus:
         """What a dir holds, and how much room it has. It looks at every file.
 
-        Raises InvalidLogDir where this node has no such dir.
+        ``opening``: as of ``OnlineDir.progress``. Raises InvalidLogDir where this node has no such
+        dir.
         """
-        return self._dirs.status(directory_id, node_id)
+        return self._dirs.status(directory_id, node_id, opening)

@@ -427,11 +427,15 @@ class OnlineDir:
             self._loaded += is_first
             return is_first
 
-    @property
-    def progress(self) -> tuple[int, int]:
-        """How many of the folders that were found were opened since, and how many there are."""
+    def progress(self, opening: Set[TopicPartition] | None = None) -> tuple[int, int]:
+        """How many of the folders that were found were opened since, and how many shall be.
+
+        ``opening``: those that are to be opened here; None: all, since nobody has said it yet. What
+        is never ordered is not waited for: a topic that no config opens, a folder without an id.
+        """
         with self._memory:
-            return self._loaded, self._loaded + len(self._to_load)
+            left = self._to_load if opening is None else self._to_load & opening
+            return self._loaded, self._loaded + len(left)
 
     def is_clean(self, partition: TopicPartition) -> bool:
         """Whether the partition is as an orderly stop left it, or as it was made."""
@@ -489,8 +493,11 @@ class OnlineDir:
             is_read_back=is_read_back,
         )
 
-    def status(self, node_id: str) -> LogDirStatus:
-        """What the dir holds, and how much room it has. It looks at every file."""
+    def status(self, node_id: str, opening: Set[TopicPartition] | None = None) -> LogDirStatus:
+        """What the dir holds, and how much room it has. It looks at every file.
+
+        ``opening``: as of ``progress``.
+        """
         try:
             listing = self._log_dir.listing()
             folders = [self.folder(partition) for partition in listing.partitions]
@@ -504,7 +511,7 @@ class OnlineDir:
             problem = (failure or error).problem
             unknown = LogDirStatus.offline(node_id, self.path, self.directory_id, problem)
             return unknown._replace(is_online=failure is None)
-        loaded, to_load = self.progress
+        loaded, to_load = self.progress(opening)
         return LogDirStatus(
             node_id=node_id,
             path=self.path,

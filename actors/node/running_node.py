@@ -230,7 +230,11 @@ class RunningNode:
         self._tasks = Repeating(ports.timer)
         self._each_dir = EachDir(ports.disk.online, shell.tell)
         self._statuses = DirStatuses(
-            ports.disk, self._each_dir, node_id=facts.node_id, dirs=shell.dirs
+            ports.disk,
+            self._each_dir,
+            node_id=facts.node_id,
+            dirs=shell.dirs,
+            opening=shell.opening_in,
         )
         self._say_round = SayRound(
             ports.actors,

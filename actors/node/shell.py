@@ -25,6 +25,7 @@ from raylog.actors.node.machine import NodeMachine
 from raylog.actors.node_messages import LogOrder
 from raylog.storage.clock import Clock
 from raylog.storage.errors import RaylogError
+from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -160,6 +161,20 @@ class NodeShell:
         if self._report is None:
             return set()
         return {log.log for log in self._report.logs if log.log is not None}
+
+    def opening_in(self, directory_id: str) -> set[TopicPartition] | None:
+        """The partitions that are to be opened in a dir, as the last report has it.
+
+        None before anything was ordered in this life: nobody knows then.
+        """
+        report = self._report
+        if report is None or report.orders < 0:
+            return None
+        return {
+            log.partition
+            for log in report.logs
+            if log.state == "opening" and log.directory_id == directory_id
+        }
 
     def offline_logs(self) -> int:
         """How many logs lie in dirs that are offline, as the last report has it."""

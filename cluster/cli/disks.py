@@ -40,8 +40,9 @@ def log_dirs(
     """Show the log dirs of all nodes.
 
     For each log dir: its state, its partitions, the bytes of their files, and the size and the free
-    space of its disk (- while it is offline, or its node does not answer). Those of a stopped node
-    are not shown; standard error names the node.
+    space of its disk (- while it is offline, or its node does not answer; the partitions are those
+    that have their place there then). Those of a stopped node are not shown; standard error names
+    the node.
     """
     if context.invoked_subcommand is not None:
         return

@@ -1,6 +1,7 @@
 """``raylog log ...``: work on a partition's files without a broker.
 
-Nothing here needs Ray.
+Nothing here needs Ray. What raylog's own metadata is, ``raylog.storage`` does not know: ``verify``
+checks the snapshots of the metadata beside the segments.
 """
 
 import os
@@ -14,6 +15,7 @@ from raylog.storage.limits import MAX_INT
 from raylog.storage.shell import command
 
 if TYPE_CHECKING:
+    from raylog.actors.metadata_snapshot import CheckedSnapshot
     from raylog.storage.files import FileSystem
     from raylog.storage.report import Mended
     from raylog.storage.tools.dump.decoders import Decoder, Parser
@@ -218,7 +220,8 @@ def verify(folders: Folders, compacted: Compacted = False) -> None:
 
     Reads every byte and writes nothing. Prints one line per segment. Checks batches and their
     CRC, offsets, both indexes, aborted transactions, snapshots of the producers, leader epochs and
-    partition.metadata. The exit status is 1 if something is wrong.
+    partition.metadata; in __cluster_metadata-0 also the snapshots of the metadata, one line each.
+    The exit status is 1 if something is wrong.
     """
     all_good = [_verify(folder, compacted) for folder in folders]
     if not all(all_good):
@@ -250,10 +253,41 @@ def _verify_partition(fs: "FileSystem", folder: str, compacted: bool) -> bool:
         for report in verify_folder(fs, folder, is_compacted=compacted):
             _out(_verdict(folder, report))
             is_good = is_good and not report.problems
+        return _verify_snapshots(fs, folder) and is_good
     except RaylogError as error:
         _err(f"error: {error}")
         return False
-    return is_good
+
+
+def _verify_snapshots(fs: "FileSystem", folder: str) -> bool:
+    """Print what is wrong with the snapshots of the metadata in a folder; whether it is nothing."""
+    from raylog.actors.metadata_snapshot import check_snapshots
+    from raylog.storage.names import base_offsets
+
+    checked = check_snapshots(fs, folder)
+    first = min(base_offsets(fs.list_dir(folder)), default=0)
+    is_needed = all(entry.damage or entry.id.end < first for entry in checked) and first > 0
+    for entry in checked:
+        _out(_verdict_on_snapshot(folder, entry, is_needed=is_needed))
+    return not any(entry.damage for entry in checked)
+
+
+def _verdict_on_snapshot(folder: str, entry: "CheckedSnapshot", *, is_needed: bool) -> str:
+    """``is_needed``: no other one reaches the log's beginning."""
+    from raylog.actors.metadata_snapshot import DAMAGED_TODO
+
+    path = os.path.join(folder, entry.id.file_name)
+    if entry.damage:
+        todo = DAMAGED_TODO
+        if is_needed:
+            todo = (
+                "no snapshot that can be read reaches the log's beginning; restore the folder from "
+                "a copy (docs/OPERATIONS.md, Damaged metadata)"
+            )
+        return f"BAD {path}: {entry.damage}: {todo}"
+    if entry.newer:
+        return f"ok  {path}: not checked: {entry.newer}"
+    return f"ok  {path}: a snapshot of {entry.id.end} records, {entry.size_bytes} bytes"
 
 
 def _verdict(folder: str, report: "SegmentReport") -> str:

@@ -1,6 +1,7 @@
 """``raylog metadata``: the copies of the cluster's metadata, and what to do when they are lost."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -79,16 +80,25 @@ def status(
         return
     show(COLUMNS, [_row(entry) for entry in found])
     for entry in found:
-        if entry.problem:
-            note(f"{entry.path} of node {short_key(entry.node)}: {entry.problem}")
-        if entry.asides:
-            note(
-                f"{entry.path} of node {short_key(entry.node)}: recovery took bytes out of this "
-                f"copy, and kept them: {', '.join(entry.asides)} (docs/OPERATIONS.md, Damaged "
-                "metadata)"
-            )
+        for what in _notes_of(entry):
+            note(f"{entry.path} of node {short_key(entry.node)}: {what}")
     if not found:
         note("no log dir has metadata")
+
+
+def _notes_of(entry: "Standing") -> Iterator[str]:
+    """What is wrong with a copy that its row does not say."""
+    from raylog.actors.metadata_snapshot import DAMAGED_TODO
+
+    if entry.problem:
+        yield entry.problem
+    if entry.asides:
+        yield (
+            f"recovery took bytes out of this copy, and kept them: {', '.join(entry.asides)} "
+            "(docs/OPERATIONS.md, Damaged metadata)"
+        )
+    for damaged in entry.damaged_snapshots:
+        yield f"a snapshot of this copy is damaged: {damaged}. Nothing is lost; {DAMAGED_TODO}"
 
 
 def _fields(entry: "Standing") -> dict[str, object]:

@@ -24,7 +24,7 @@ from raylog.cluster.cli.common import (
 if TYPE_CHECKING:
     from raylog.actors.messages import LogDirStatus, PartitionStatus
     from raylog.cluster.broker import Broker
-    from raylog.cluster.health.facts import Facts, SilentPartition
+    from raylog.cluster.health.facts import AwayPartition, Facts, SilentPartition
 
 COLUMNS = (
     "partition",
@@ -37,12 +37,14 @@ COLUMNS = (
     "pid",
     "folder",
 )
+# What only a LogActor knows of its partition.
+_OFFSETS_TO_EPOCH = (None,) * 6
 
 
 def status(
     output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
 ) -> None:
-    """Show the broker and its partitions.
+    """Show the broker and its partitions, also those that do not serve, and why.
 
     Problems go to standard error; `raylog health` explains them. The command answers within seconds
     even if actors hang.
@@ -60,8 +62,9 @@ def status(
         for name, value in _overview(broker, facts):
             typer.echo(f"{typer.style(f'{name:<12}', bold=True)}{value}")
         typer.echo()
-    silent = [_silent_row(partition) for partition in facts.without_answer()]
-    rows = [_row(partition) for partition in partitions] + silent
+    rows = [_row(partition) for partition in partitions]
+    rows += [_silent_row(partition) for partition in facts.without_answer()]
+    rows += [_away_row(partition) for partition in facts.away()]
     show(COLUMNS, sorted(rows, key=_by_topic_and_number))
     note_stopped(facts.node_list)
     tell(findings(facts))
@@ -133,6 +136,7 @@ def _document(
         "recovering": facts.recovering,
         "partitions": partitions,
         "silent_partitions": sorted(facts.without_answer(), key=_by_topic_and_number),
+        "away_partitions": sorted(facts.away(), key=_by_topic_and_number),
         "findings": findings(facts),
     }
 
@@ -159,6 +163,11 @@ def _row(partition: "PartitionStatus") -> tuple[object, ...]:
 
 def _silent_row(silent: "SilentPartition") -> tuple[object, ...]:
     """What is known of a partition without its LogActor."""
-    offsets_to_epoch = (None,) * 6
     folder = f"{silent.folder} " if silent.folder else ""
-    return (silent.partition, *offsets_to_epoch, silent.pid, f"{folder}DOES NOT ANSWER")
+    return (silent.partition, *_OFFSETS_TO_EPOCH, silent.pid, f"{folder}DOES NOT ANSWER")
+
+
+def _away_row(away: "AwayPartition") -> tuple[object, ...]:
+    """The place of a partition that does not serve, and why."""
+    folder = f"{away.folder} " if away.folder else ""
+    return (away.partition, *_OFFSETS_TO_EPOCH, None, f"{folder}AWAY: {away.why}")

@@ -18,6 +18,7 @@ from raylog.actors.errors import (
     TooManyPartitions,
     TopicBusy,
     TopicExists,
+    UnknownLogDir,
     UnknownTopicOrPartition,
     UpgradeRefused,
 )
@@ -57,8 +58,6 @@ from raylog.storage.wire import RELEASE
 MAX_PARTITIONS = 10_000
 # Each append hands out so many producer ids.
 PRODUCER_ID_BLOCK = 1000
-# How the refusal of a log dir begins that no node has reported; one that was just read will be.
-UNKNOWN_LOG_DIR = "is not a log dir of a node"
 
 
 # -- what is asked ---------------------------------------------------------------------------------
@@ -498,7 +497,7 @@ class Commands:
                 raise LogDirOffline(entry.path, entry.why)
 
     def log_dir(self, command: LogDirOnline | LogDirOut) -> DirRecord:
-        """The log dir that a caller means. Raises InvalidRequest."""
+        """The log dir that a caller means. Raises UnknownLogDir; InvalidRequest for several."""
         meant = [
             entry
             for entry in self._desired.dirs.values()
@@ -511,8 +510,8 @@ class Commands:
                 for entry in self._desired.dirs.values()
                 if entry.state == state
             )
-            why = f"{UNKNOWN_LOG_DIR}; {state} are: {known or 'none'}"
-            raise InvalidRequest("log_dir", command.log_dir, why)
+            why = f"is not a log dir of a node; {state} are: {known or 'none'}"
+            raise UnknownLogDir("log_dir", command.log_dir, why)
         if len(meant) > 1 and len({entry.node for entry in meant}) == 1:
             return self._in_place(command, meant)
         if len(meant) > 1:

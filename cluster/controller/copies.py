@@ -165,6 +165,7 @@ class SurveyedDir:
     ``is_last``: Ray knows that no Controller has begun over it since its last one. ``asides``: the
     names of the files that recovery has taken out of the metadata, and kept. ``whole_part``: what
     comes before the last batch, where only that is damaged; ``copy`` is None then.
+    ``damaged_snapshots``: those that the copy is read without, each with what is wrong with it.
     """
 
     node_id: str
@@ -185,6 +186,7 @@ class SurveyedDir:
     real_path: str = ""
     asides: tuple[str, ...] = ()
     whole_part: Copy | None = None
+    damaged_snapshots: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.path} of node {self.node_id[:8]}"

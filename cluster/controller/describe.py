@@ -7,6 +7,7 @@ Otherwise there is a problem, and the first of these that is true is told::
     its node is stopped                      so it says
     its log dir is recorded as offline       LogDirOffline
     nobody has seen its log dir's node       the node is away
+    its log dir is read back                 LogDirReturning
     its node reports why it failed           that error
     its folder does not say whose it is      TopicIdUnreadable
     its node obeys, and has no folder of it  LogMissing
@@ -28,6 +29,7 @@ from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.displaced import displacing, way_back
 from raylog.cluster.controller.following import CopyStatus
+from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import DirRecord, PartitionRecord, TopicRecord
 from raylog.cluster.controller.settings import conflict
@@ -35,6 +37,7 @@ from raylog.cluster.controller.spread import short_key
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     LogDirOffline,
+    LogDirReturning,
     LogDirTakenOffline,
     LogMissing,
     RaylogError,
@@ -298,8 +301,16 @@ def explain(snapshot: Snapshot, partition: TopicPartition) -> RaylogError | None
 
 def offline_error(directory: DirRecord) -> LogDirOffline:
     """Why nothing in a log dir serves that is offline by record."""
-    kind = LogDirTakenOffline if directory.is_ordered else LogDirOffline
+    kind = LogDirTakenOffline if _is_taken_offline(directory) else LogDirOffline
     return kind(directory.path, directory.why)
+
+
+def _is_taken_offline(directory: DirRecord) -> bool:
+    """Whether it is offline by an operator's word, and not since it has failed.
+
+    Metadata that is older than this word has it from what the dir's node says.
+    """
+    return directory.is_ordered or directory.why.startswith(TAKEN_OFFLINE)
 
 
 def is_settled(snapshot: Snapshot, problems: Collection[str] = ()) -> bool:
@@ -349,6 +360,9 @@ def _problem_at(
             return _away(snapshot, directory.directory_id)
         own, path = directory.directory_id, directory.path
         return f"its log dir {own} is not in use: {other.directory_id} is in its place, {path}"
+    reported = _reported(snapshot, directory)
+    if directory.state == "returning" and reported is not None:  # it says of each log why it was
+        return LogDirReturning(directory.path, _why_returning(directory, reported))
     entries = seen.logs.get(record.log, ())
     for entry in entries:
         if entry.problem is not None:
@@ -541,7 +555,6 @@ def describe_log_dirs(snapshot: Snapshot) -> list[LogDirStatus]:
             record = snapshot.desired.dirs.get(entry.directory_id or "")
             why = _why_offline(record, entry.why if entry.state == "offline" else None)
             doubt = entry.why if entry.state == "online" else ""
-            count = len(snapshot.desired.logs_in(entry.directory_id or ""))
             todo = "" if record is None else _used_again(snapshot, record)
             status = LogDirStatus(
                 node_id=node_id,
@@ -549,7 +562,7 @@ def describe_log_dirs(snapshot: Snapshot) -> list[LogDirStatus]:
                 directory_id=entry.directory_id or "",
                 is_online=why is None,
                 problem=why or doubt or None,
-                partitions=count,
+                partitions=_places_in(snapshot, key, entry),
                 size_bytes=0,
                 total_bytes=0,
                 usable_bytes=max(entry.usable_bytes, 0),
@@ -561,25 +574,45 @@ def describe_log_dirs(snapshot: Snapshot) -> list[LogDirStatus]:
     return statuses
 
 
+def _places_in(snapshot: Snapshot, key: str, entry: DirReport) -> int:
+    """How many partitions have their place in a log dir. ``key``: of its node.
+
+    One that its node cannot read is known by its path alone: it is each that was there, and that
+    nobody has.
+    """
+    if entry.directory_id is not None:
+        return len(snapshot.desired.logs_in(entry.directory_id))
+    reports = [seen.report for seen in snapshot.observed.values() if seen.report is not None]
+    reported = {dir.directory_id for report in reports for dir in report.dirs}
+    return sum(
+        len(snapshot.desired.logs_in(record.directory_id))
+        for record in snapshot.desired.dirs_of(key)
+        if record.path == entry.path and record.directory_id not in reported
+    )
+
+
 def merged_log_dirs(
     told: Iterable[LogDirStatus], known: Iterable[LogDirStatus]
 ) -> list[LogDirStatus]:
     """Log dirs as their LogManagers tell them, or as the Controller does where that tells more.
 
-    That is so for nodes whose LogManager hangs, and for log dirs that are recorded as offline.
+    That is so for nodes whose LogManager hangs, and for log dirs that are recorded as offline: how
+    many partitions have their place there is all that anybody knows of their content then.
     ``known``: what the Controller tells.
     """
     merged = {(log_dir.node_id, log_dir.path): log_dir for log_dir in told}
     for log_dir in known:
         place = log_dir.node_id, log_dir.path
-        if place not in merged:
-            merged[place] = log_dir
-        elif not log_dir.is_online:
-            merged[place] = merged[place]._replace(
+        status = merged.get(place, log_dir)
+        if not log_dir.is_online:
+            status = status._replace(
                 is_online=False,
                 problem=log_dir.problem,
-                todo=log_dir.todo or merged[place].todo,
+                todo=log_dir.todo or status.todo,
             )
+        if not status.is_online:
+            status = status._replace(partitions=log_dir.partitions)
+        merged[place] = status
     return list(merged.values())
 
 
@@ -606,7 +639,7 @@ def why_unread(snapshot: Snapshot, record: DirRecord) -> str | None:
 def _used_again(snapshot: Snapshot, record: DirRecord) -> str:
     if record.state == "returning":
         return TRIED_AGAIN if _is_unread(record, _reported(snapshot, record)) else READ_BACK
-    if record.is_ordered:
+    if _is_taken_offline(record):
         return USED_AGAIN.format(directory_id=record.directory_id)
     other = _in_its_place(snapshot, record)
     if other is not None:
@@ -628,8 +661,13 @@ def _why_offline(record: DirRecord | None, reported: str | None) -> str | None:
     if record is not None and record.state == "offline":
         return record.why or "it is recorded as offline"
     if record is not None and record.state == "returning":
-        return f"{NOT_READ_BACK}: {reported}" if _is_unread(record, reported) else READING_BACK
+        return _why_returning(record, reported)
     return reported
+
+
+def _why_returning(record: DirRecord, reported: str | None) -> str:
+    """Why a log dir is not used yet that is to be used again."""
+    return f"{NOT_READ_BACK}: {reported}" if _is_unread(record, reported) else READING_BACK
 
 
 def _is_unread(record: DirRecord, reported: str | None) -> bool:

@@ -25,7 +25,7 @@ class Standing:
     ``state``: in a word, for people. ``is_in_sync``: whether every committed record must be in it;
     None where nobody can say. ``records``, ``behind``: how many it has, and how many of the newest
     copy's it lacks; -1 where it cannot be read. ``epoch``: of its last Controller. ``problem``: why
-    it cannot be read. ``asides``: as of ``SurveyedDir``.
+    it cannot be read. ``asides``, ``damaged_snapshots``: as of ``SurveyedDir``.
     """
 
     node: str
@@ -38,6 +38,7 @@ class Standing:
     topics: int = -1
     problem: str = ""
     asides: tuple[str, ...] = ()
+    damaged_snapshots: tuple[str, ...] = ()
 
 
 def standings(dirs: Sequence[SurveyedDir]) -> list[Standing]:
@@ -56,6 +57,7 @@ def standings(dirs: Sequence[SurveyedDir]) -> list[Standing]:
             is_in_sync=must_have_all if entry.directory_id in in_sync else False,
             problem=entry.problem,
             asides=entry.asides,
+            damaged_snapshots=entry.damaged_snapshots,
         )
         for entry in unread
     ]
@@ -118,6 +120,7 @@ def _standing(
         epoch=entry.copy.controller_epoch,
         topics=entry.copy.topics,
         asides=entry.asides,
+        damaged_snapshots=entry.damaged_snapshots,
     )
 
 

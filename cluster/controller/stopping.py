@@ -26,16 +26,16 @@ KILLED_WITHIN_S = 10.0
 
 
 class _Silent(Exception):
-    """The Controller answers nothing."""
+    """The Controller answers nothing. Its argument: how that shows."""
 
 
 def stop_controller(namespace: str) -> bool:
     """Have the Controller stop the broker, and end it; without one, stop the nodes from here.
 
     Returns whether all logs were closed in order. Ray has forgotten the Controller then, so that
-    the next start finds none. One that hangs is ended first, so that it does not go on with its
-    work when it wakes. What it has answered is on its disk and in the copies of the metadata; only
-    the last record is missing, which says that nothing followed.
+    the next start finds none. One that hangs, or that Ray does not reach, is ended first, so that
+    it does not go on with its work when it wakes. What it has answered is on its disk and in the
+    copies of the metadata; only the last record is missing, which says that nothing followed.
     """
     is_clean = _shut_down(namespace)
     kill(CONTROLLER, namespace)
@@ -53,24 +53,24 @@ def _shut_down(namespace: str) -> bool:
             if controller is None:
                 break
             return _answer(controller, controller.shutdown())
-        except _Silent:
-            _end_silent(namespace)
+        except _Silent as silent:
+            _end_silent(namespace, str(silent))
             break
         except NotLeader as error:
             if time.monotonic() > deadline:
-                logger.warning("the Controller cannot be reached; stopping without it: %s", error)
+                _end_silent(namespace, f"cannot be reached ({error.why})")
                 break
             time.sleep(RETRY_INTERVAL_S)
     return stop_nodes(namespace)
 
 
-def _end_silent(namespace: str) -> None:
+def _end_silent(namespace: str, how: str) -> None:
     """End the process of a Controller that hangs, and tell what is done without it."""
     logger.warning(
-        "the Controller has not answered for %d s: its process is ended, and the nodes are stopped "
-        "without it. The metadata has every change that was acknowledged, but not the mark of an "
-        "orderly end: have all nodes running before the next `raylog start`",
-        PATIENCE_S,
+        "the Controller %s: its process is ended, and the nodes are stopped without it. The "
+        "metadata has every change that was acknowledged, but not the mark of an orderly end: have "
+        "all nodes running before the next `raylog start`",
+        how,
     )
     kill(CONTROLLER, namespace)
     time.sleep(KILLED_WITHIN_S)
@@ -93,7 +93,7 @@ def _answer(controller: ControllerStub, ending: Call[bool]) -> bool:
             silent_since_s = None
         questions = left
         if silent_since_s is not None and now_s - silent_since_s >= PATIENCE_S:
-            raise _Silent
+            raise _Silent(f"has not answered for {PATIENCE_S:.0f} s")
         if now_s - began_s >= OPEN_TIMEOUT_S:
             raise RequestTimedOut("stopping the broker", round(OPEN_TIMEOUT_S * 1000))
         if silent_since_s is None:

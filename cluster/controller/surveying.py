@@ -16,7 +16,7 @@ from functools import partial
 
 from raylog.actors.errors import MetadataUnreadable, NewerRecord, UnsupportedLevel
 from raylog.actors.metadata_history import MetadataHistory
-from raylog.actors.metadata_snapshot import MetadataSnapshot
+from raylog.actors.metadata_snapshot import MetadataSnapshot, check_snapshots
 from raylog.actors.metadata_start import find_start
 from raylog.actors.node.metadata_copy import values_of
 from raylog.cluster.controller.copies import Copy, SurveyedDir
@@ -138,6 +138,8 @@ class _Look:
                 copy = replace(copy, cluster_id=meta.cluster_id)
             promised = _obeyed_epoch(fs, folder)
             self._found = replace(self._found, promised_epoch=promised, copy=copy)
+            damaged = _damaged_snapshots(fs, folder)
+            self._found = replace(self._found, damaged_snapshots=damaged)
 
     def _read(self, folder: str) -> Copy:
         """The metadata. Where its last batch is damaged, what comes before is noted."""
@@ -149,6 +151,13 @@ class _Look:
                 part = _read_from(self._fs, folder, begin)
                 self._found = replace(self._found, whole_part=part)
             raise
+
+
+def _damaged_snapshots(fs: FileSystem, folder: str) -> tuple[str, ...]:
+    """What is wrong with snapshots of a copy that can be read. It is for people: no error."""
+    with suppress(RaylogError):
+        return tuple(entry.told for entry in check_snapshots(fs, folder) if entry.damage)
+    return ()
 
 
 def _is_locked(fs: FileSystem, path: str) -> bool:

@@ -1,6 +1,7 @@
 """What is known of a broker (``Facts``), and what follows from it (``Finding``)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from raylog.actors.messages import (
     Recovering,
     RetentionStatus,
 )
+from raylog.actors.runtime.names import LOG, LOG_MANAGER
 from raylog.cluster.controller.describe import PartitionDescription, TopicDescription
 from raylog.cluster.controller.node_states import NodeDescription
 from raylog.cluster.controller.spread import short_key
@@ -48,12 +50,25 @@ class SilentPartition(NamedTuple):
     folder: str | None
 
 
+class AwayPartition(NamedTuple):
+    """A partition that does not serve, why, and what to do (None: to wait).
+
+    ``folder``: its place; None where nobody knows the path of its log dir.
+    """
+
+    partition: str
+    why: str
+    todo: str | None
+    folder: str | None
+
+
 @dataclass(frozen=True)
 class Facts:
     """The state of a broker.
 
-    ``silent_...``: who did not answer in time -> why, if it is known. ``processes``: of silent
-    partitions, as far as Ray knows them.
+    ``silent_...``: who did not answer in time -> why, if it is known. ``hanging``: the names of
+    actors that answered nothing, not even an error. ``processes``: by the actor's name, of those
+    that are silent, as far as Ray knows them.
     """
 
     cluster_id: str = ""
@@ -68,6 +83,7 @@ class Facts:
     topics: Sequence[TopicDescription] = ()
     partitions: Sequence[PartitionStatus] = ()
     silent_partitions: Mapping[str, str] = field(default_factory=dict)
+    hanging: Set[str] = frozenset()
     processes: Mapping[str, ActorProcess] = field(default_factory=dict)
     compaction: Sequence[CompactionStatus] = ()
     retention: Sequence[RetentionStatus] = ()
@@ -88,8 +104,32 @@ class Facts:
 
     def node_name(self, node_id: str) -> str:
         """A node as users see it. ``node_id``: Ray's id of it, or its key."""
+        return short_key(self._key_of(node_id))
+
+    def _key_of(self, node_id: str) -> str:
         keys = {node.node_id: node.node for node in self.node_list}
-        return short_key(keys.get(node_id, node_id))
+        return keys.get(node_id, node_id)
+
+    def hanging_process(self, actor: str) -> ActorProcess | None:
+        """The process of an actor that answers nothing; None where it does, or nobody knows."""
+        return self.processes.get(actor) if actor in self.hanging else None
+
+    def hanging_manager(self, node_id: str) -> ActorProcess | None:
+        """The same of a node's LogManager. ``node_id``: as of ``node_name``."""
+        return self.hanging_process(LOG_MANAGER + self._key_of(node_id))
+
+    def away(self) -> list[AwayPartition]:
+        """Partitions that do not serve, where it is known why."""
+        answered = {status.partition for status in self.partitions}
+        paths = {log_dir.directory_id: log_dir.path for log_dir in self.log_dirs}
+        away: list[AwayPartition] = []
+        for name, known in self.described():
+            if known.problem is None or name in answered:
+                continue
+            path = paths.get(known.directory_id) if known.directory_id else None
+            folder = None if path is None else os.path.join(path, name)
+            away.append(AwayPartition(name, known.problem, known.todo, folder))
+        return away
 
     def without_answer(self) -> list[SilentPartition]:
         """Partitions that do not answer, though nothing else says why they do not serve."""
@@ -99,7 +139,7 @@ class Facts:
         recovering = {entry.partition for entry in self.recovering}
         silent: list[SilentPartition] = []
         for name, why in {**gone, **self.silent_partitions}.items():
-            known, process = described.get(name), self.processes.get(name)
+            known, process = described.get(name), self.processes.get(LOG + name)
             if name in recovering or (known is not None and known.problem is not None):
                 continue
             node_id = process.node_id if process is not None else known and known.node_id

@@ -9,6 +9,8 @@ log dirs, for the metadata and for what recovery did are in modules of their own
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from raylog.actors.messages import ActorProcess
+from raylog.actors.runtime.names import CONTROLLER
 from raylog.cluster.controller.describe import (
     BEING_CREATED,
     BEING_OPENED,
@@ -103,22 +105,32 @@ def _operated(facts: Facts) -> Iterator[Finding]:
 
 def _controller(facts: Facts) -> Iterator[Finding]:
     if facts.controller_problem is not None:
+        process = facts.hanging_process(CONTROLLER)
         yield Finding(
             severity=ERROR,
             subject="controller",
             what=(
-                f"the Controller does not answer: {facts.controller_problem}. Partitions that "
+                f"the Controller does not answer: {facts.controller_problem}"
+                f"{_process(facts, process)}. Partitions that "
                 "serve continue to serve. No partition can be created, moved or reopened, and the "
                 "state of partitions that are away is unknown"
             ),
-            todo=(
-                "wait: Ray restarts the Controller. If this finding stays, check that the node "
-                "where the broker was started is up, and read the Controller's log "
-                "(docs/OPERATIONS.md, Logs). If its process hangs there (`ps aux | grep "
-                "ray::Controller`), end it (`kill -9 PID`): Ray starts it again, and no record is "
-                "lost"
-            ),
+            todo=_controller_todo(process),
         )
+
+
+def _controller_todo(process: ActorProcess | None) -> str:
+    """``process``: that of a Controller which answers nothing."""
+    if process is None:
+        return (
+            "wait: Ray restarts the Controller. If this finding stays, check that the node where "
+            "the broker was started is up, and read the Controller's log (docs/OPERATIONS.md, Logs)"
+        )
+    return (
+        "wait: it may only be slow. If `raylog health` still names this process after a minute, "
+        f"end it on its node (`kill -9 {process.pid}`): Ray starts the Controller again, and "
+        "nothing is lost. Its log (docs/OPERATIONS.md, Logs) may say why it hangs"
+    )
 
 
 def _older_configs(facts: Facts) -> Iterator[Finding]:
@@ -165,13 +177,11 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
                 severity=ERROR,
                 subject=f"node {facts.node_name(node_id)}",
                 what=(
-                    f"{problem}. Its partitions continue to serve. It gets no new partitions, and "
-                    "retention and compaction stand still on it"
+                    f"{problem}{_process(facts, facts.hanging_manager(node_id))}. Its partitions "
+                    "continue to serve. It gets no new partitions, and retention and compaction "
+                    "stand still on it"
                 ),
-                todo=(
-                    "wait if the node is under load. If this finding stays, check whether its "
-                    "disks hang (dmesg on that machine), and read its LogManager's log"
-                ),
+                todo=_manager_todo(facts.hanging_manager(node_id)),
             )
         elif problem == MANAGER_ENDS:
             yield Finding(
@@ -201,15 +211,32 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
             severity=ERROR,
             subject=f"node {facts.node_name(node_id)}",
             what=(
-                f"its LogManager does not answer: {why}. Its partitions continue to serve, but no "
-                "partition is opened, no checkpoint is written, and retention and compaction stand "
-                "still"
+                "its LogManager does not answer: "
+                f"{why}{_process(facts, facts.hanging_manager(node_id))}. Its partitions continue "
+                "to serve, but no partition is opened, no checkpoint is written, and retention and "
+                "compaction stand still"
             ),
-            todo=(
-                "wait: Ray restarts a LogManager that died. If this finding stays, check whether "
-                "its disks hang (dmesg on that machine), and read its log"
-            ),
+            todo=_manager_todo(facts.hanging_manager(node_id)),
         )
+
+
+def _manager_todo(process: ActorProcess | None) -> str:
+    """``process``: that of a LogManager which answers nothing.
+
+    One that waits for a disk would wait again: the next one would leave that disk's log dir out,
+    and end the LogActors there.
+    """
+    todo = (
+        "wait: Ray restarts a LogManager that died, and under load one is slow. If this finding "
+        "stays, check whether its disks hang (dmesg on that machine), and read its log"
+    )
+    if process is None:
+        return todo
+    return (
+        f"{todo}. Only if no disk hangs there, and `raylog health` still names this process after "
+        f"a minute: end it on that machine (`kill -9 {process.pid}`). Ray starts the LogManager "
+        "again, and nothing is lost"
+    )
 
 
 def _take_part(problem: str) -> str:
@@ -309,6 +336,11 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
                 "do. If this finding stays alone, read the LogManager's log"
             ),
         )
+
+
+def _process(facts: Facts, process: ActorProcess | None) -> str:
+    """Where a process is that does not answer; empty where nobody knows."""
+    return "" if process is None else _processes(facts.node_name(process.node_id), [process.pid])
 
 
 def _processes(node: str, pids: Sequence[int | None]) -> str:

@@ -6,8 +6,9 @@ one that is stuck must not hide the others.
 
 import time
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from raylog.actors.errors import ActorAway
 from raylog.actors.messages import ActorProcess
 from raylog.actors.runtime.calls import Call, gather
 from raylog.actors.runtime.handles import find, running
@@ -44,13 +45,13 @@ def gather_facts(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
         for name, handle in handles.items()
         for question, call in _questions(name, handle).items()
     }
-    answers, silent = _answers(calls, timeout_s)
+    answers, silent, lost = _answers(calls, timeout_s)
     topics: dict[str, Any] = {}
     if (CONTROLLER, "list_topics") in answers:
         controller = ControllerStub(handles[CONTROLLER])
         names = answers[CONTROLLER, "list_topics"]
-        topics, _ = _answers({name: controller.describe_topic(name) for name in names}, timeout_s)
-    silent_partitions = _of_kind(LOG, silent)
+        described = {name: controller.describe_topic(name) for name in names}
+        topics = _answers(described, timeout_s).answers
     settings = {entry.name: entry.value for entry in answers.get((CONTROLLER, "broker_config"), ())}
     return Facts(
         cluster_id=answers.get((CONTROLLER, "cluster_id"), ""),
@@ -64,8 +65,9 @@ def gather_facts(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
         ),
         silent_nodes=_of_kind(LOG_MANAGER, silent),
         partitions=list(_of_kind(LOG, answers).values()),
-        silent_partitions=silent_partitions,
-        processes=_processes(handles, silent_partitions),
+        silent_partitions=_of_kind(LOG, silent),
+        hanging={name for name, _ in lost} - {name for name, _ in calls.keys() - lost},
+        processes=_processes(handles, {name for name, _ in silent}),
         recovering=_joined(answers, LOG_MANAGER, "recoveries"),
         compaction=_joined(answers, COMPACTION, "status"),
         retention=[
@@ -122,10 +124,10 @@ def _of_kind(prefix: str, answers: Mapping[Question, Any]) -> dict[str, Any]:
     }
 
 
-def _processes(handles: Mapping[str, Any], partitions: Iterable[str]) -> dict[str, ActorProcess]:
-    """Where the LogActors of these partitions are, as far as Ray knows."""
-    processes = {partition: process_of(handles[LOG + partition]) for partition in partitions}
-    return {partition: process for partition, process in processes.items() if process is not None}
+def _processes(handles: Mapping[str, Any], names: Iterable[str]) -> dict[str, ActorProcess]:
+    """Where these actors are, as far as Ray knows."""
+    processes = {name: process_of(handles[name]) for name in names}
+    return {name: process for name, process in processes.items() if process is not None}
 
 
 def _joined(answers: Mapping[Question, Any], prefix: str, method: str) -> list[Any]:
@@ -138,15 +140,24 @@ def _joined(answers: Mapping[Question, Any], prefix: str, method: str) -> list[A
     ]
 
 
-def _answers(
-    calls: Mapping[Key, Call[Any]], timeout_s: float
-) -> tuple[dict[Key, Any], dict[Key, str]]:
-    """The answers that come in time, and of the other calls why there is none."""
+class _Answers(NamedTuple, Generic[Key]):
+    """The answers that came in time, and of the other calls why there is none.
+
+    ``lost``: the calls that the actor has not answered, not even with an error.
+    """
+
+    answers: dict[Key, Any]
+    problems: dict[Key, str]
+    lost: set[Key]
+
+
+def _answers(calls: Mapping[Key, Call[Any]], timeout_s: float) -> _Answers[Key]:
     gathered = gather(calls, timeout_s)
     problems = {key: _problem(error) for key, error in gathered.errors.items()}
     for key in gathered.unanswered:
         problems[key] = f"no answer within {timeout_s:g} s"
-    return gathered.answers, problems
+    away = {key for key, error in gathered.errors.items() if isinstance(error, ActorAway)}
+    return _Answers(gathered.answers, problems, away | gathered.unanswered)
 
 
 def _problem(error: Exception) -> str:

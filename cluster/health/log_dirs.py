@@ -141,7 +141,7 @@ def log_dirs(facts: Facts) -> Iterator[Finding]:
             )
         if log_dir.is_online and log_dir.problem is not None:
             yield _suspect_dir(log_dir, subject)
-        if log_dir.loaded + _refused_in(log_dir, facts) < log_dir.to_load:
+        if log_dir.loaded < log_dir.to_load:
             yield Finding(
                 severity=WARNING,
                 subject=subject,
@@ -155,16 +155,6 @@ def log_dirs(facts: Facts) -> Iterator[Finding]:
         asides = [aside for aside in log_dir.metadata_asides if not aside.is_unfinished]
         if asides:
             yield metadata_asides(log_dir, asides, subject)
-
-
-def _refused_in(log_dir: LogDirStatus, facts: Facts) -> int:
-    """How many partitions of a log dir are not opened, since their topic's config does not let."""
-    return sum(
-        partition.directory_id == log_dir.directory_id and partition.node_id is None
-        for topic in facts.topics
-        if topic.problem is not None
-        for partition in topic.partitions
-    )
 
 
 def _damaged_file(log_dir: LogDirStatus, name: str, subject: str) -> Finding:

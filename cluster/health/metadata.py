@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from raylog.actors.messages import AsideFile, LogDirStatus
+from raylog.actors.metadata_snapshot import DAMAGED_TODO
 from raylog.cluster.controller.describe import (
     DAMAGED_SNAPSHOT,
     METADATA,
@@ -132,11 +133,7 @@ def _snapshots(facts: Facts) -> Iterator[Finding]:
                 f"a snapshot of the cluster's metadata is damaged: {damaged}. Nothing is lost: the "
                 "Controller goes on from the one before it and the log, and makes another one"
             ),
-            todo=(
-                "check this disk (the kernel's log, smartctl), and replace it if it fails. Leave "
-                "the files in __cluster_metadata-0 as they are: the damaged one is removed when "
-                "two more snapshots are made"
-            ),
+            todo=DAMAGED_TODO,
         )
 
 

@@ -183,6 +183,15 @@ class LogDirTakenOffline(LogDirOffline):
     )
 
 
+class LogDirReturning(LogDirOffline):
+    """A log dir is used again, after somebody has said so: its logs are read back from the disk."""
+
+    template = (
+        "log dir {path} is offline: {why}; its partitions open by themselves when its logs are "
+        "read back. If that takes long, see `raylog log-dirs`"
+    )
+
+
 class NoRoom(RaylogError):
     """The disk has too little space for a copy. Nothing was copied."""
 

@@ -3,6 +3,7 @@
 import itertools
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import msgpack
 import pytest
@@ -14,6 +15,7 @@ from raylog.actors.metadata_snapshot import (
     FoundSnapshots,
     MetadataSnapshot,
     SnapshotId,
+    check_snapshots,
     from_bytes,
     newest_snapshot,
     read_snapshot,
@@ -22,7 +24,7 @@ from raylog.actors.metadata_snapshot import (
     to_bytes,
     write_snapshot,
 )
-from raylog.storage.errors import CorruptCheckpoint, DiskFull, StorageError
+from raylog.storage.errors import CorruptCheckpoint, DiskFull, FileGone, StorageError
 from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.encode import encode_records
 from raylog.storage.testing.clock import T0
@@ -163,6 +165,40 @@ def test_what_is_no_snapshot_is_damaged() -> None:
     for content in (b"", b"\0" * 100, newer("topic"), newer("snapshot-end")):
         with pytest.raises(CorruptCheckpoint):
             from_bytes(content, "path")
+
+
+def kafkas() -> bytes:
+    """Kafka's snapshots begin with a control record."""
+    rows: list[Any] = [(T0, b"\0\0\0\4", b"\0" * 10, ())]
+    return bytes(encode_records(rows, control=True) + encode_records(rows))
+
+
+def test_each_snapshot_is_checked_and_only_damage_is_called_so(fs: MemoryFileSystem) -> None:
+    put(fs, OLD, NEW)
+    oldest, damaged, of_newer = SnapshotId(1, 1), SnapshotId(150, 3), SnapshotId(300, 5)
+    fs.write_file(f"{FOLDER}/{oldest.file_name}", kafkas())
+    fs.write_file(f"{FOLDER}/{damaged.file_name}", kafkas()[1:])
+    fs.write_file(f"{FOLDER}/{of_newer.file_name}", newer("snapshot") + b"whatever follows")
+    checked = check_snapshots(fs, FOLDER)
+    assert [entry.id for entry in checked] == [OLD.id, damaged, NEW.id, of_newer]
+    assert [bool(entry.damage) for entry in checked] == [False, True, False, False]
+    assert [bool(entry.newer) for entry in checked] == [False, False, False, True]
+    assert checked[0].size_bytes == len(to_bytes(OLD, T0))
+    assert checked[1].told.startswith(f"{damaged.file_name}: its first record batch is damaged")
+
+
+def test_one_that_the_disk_cannot_read_is_told_by_the_check(fs: MemoryFileSystem) -> None:
+    put(fs, OLD, NEW)
+    fs.fail_read_at(fs.reads, lambda path: StorageError(path, "I/O error"))
+    old, new = check_snapshots(fs, FOLDER)
+    assert "I/O error" in old.damage
+    assert new.damage == ""
+
+
+def test_one_that_is_removed_while_it_is_checked_is_no_damage(fs: MemoryFileSystem) -> None:
+    put(fs, OLD, NEW)
+    fs.fail_read_at(fs.reads, FileGone)
+    assert [entry.id for entry in check_snapshots(fs, FOLDER)] == [NEW.id]
 
 
 LOSSES: list[tuple[Survives, Survives]] = [

@@ -6,17 +6,16 @@ from typing import Any, cast
 
 import pytest
 
-from raylog.actors.errors import InvalidRequest, RequestTimedOut
+from raylog.actors.errors import InvalidRequest, RequestTimedOut, UnknownLogDir
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster import looking_again
-from raylog.cluster.controller.commands import UNKNOWN_LOG_DIR
 from raylog.cluster.looking_again import online_again
 from raylog.storage.errors import LogDirOffline
 from raylog.storage.state.properties import random_id
 
 ID = random_id()
-NO_SUCH = InvalidRequest("log_dir", "/a", f"{UNKNOWN_LOG_DIR}; offline are: none")
+NO_SUCH = UnknownLogDir("log_dir", "/a", "is not a log dir of a node; offline are: none")
 SEVERAL = InvalidRequest("log_dir", "/a", "is the path of several log dirs")
 
 

@@ -700,3 +700,20 @@ def test_the_progress_of_the_start_counts_what_was_found(disks: Disks) -> None:
     assert progress() == (1, 2)
     later.put_aside(TOPIC, OTHERS)
     assert progress() == (1, 1)
+
+
+def test_what_nobody_is_to_open_is_not_waited_for(disks: Disks) -> None:
+    """No config opens its topic, for example, or its folder does not say whose it is."""
+    disks.make()
+    disks.make(OTHER_LOG)
+    later = disks.again().start()
+    directory_id = later.id_of(A)
+
+    def to_load(*opening: TopicPartition) -> int:
+        return later.work.status(directory_id, "node", set(opening)).to_load
+
+    assert to_load(ORDERS) == 1
+    later.work.opened(directory_id, ORDERS)
+    assert to_load(ORDERS) == 1, "it is counted once"
+    assert to_load() == 1
+    assert to_load(OTHERS) == 2

@@ -1,6 +1,7 @@
 """Tasks are repeated; a disk that hangs holds up only its own."""
 
 import threading
+from collections.abc import Set
 
 import pytest
 
@@ -11,6 +12,7 @@ from raylog.actors.node.dirs import Unusable
 from raylog.actors.node.events import DirFailed, Event
 from raylog.actors.node.tasks import EachDir, Repeating
 from raylog.storage.errors import DiskFull, StorageError
+from raylog.storage.names import TopicPartition
 from raylog.storage.testing.waiting import wait_for
 from tests.harness.log_actors import A, B, QuickTimer
 
@@ -85,7 +87,10 @@ class FakeMeasure:
         self.gate = threading.Event()
         self.partitions = 1
 
-    def status(self, directory_id: str, node_id: str) -> LogDirStatus:
+    def status(
+        self, directory_id: str, node_id: str, opening: Set[TopicPartition] | None
+    ) -> LogDirStatus:
+        assert opening == {TopicPartition(directory_id, 0)}
         if directory_id == A:
             assert self.gate.wait(10)
         return status(directory_id, self.partitions)
@@ -103,7 +108,13 @@ def test_a_dir_that_hangs_is_told_as_it_was_measured_last() -> None:
     ]
     told: list[Event] = []
     each = EachDir(lambda: [A, B], told.append)
-    statuses = DirStatuses(disk, each, node_id="node", dirs=lambda: dirs)
+    statuses = DirStatuses(
+        disk,
+        each,
+        node_id="node",
+        dirs=lambda: dirs,
+        opening=lambda directory_id: {TopicPartition(directory_id, 0)},
+    )
     first = statuses.fresh(timeout_s=0.01)
     assert [(dir.path, dir.is_online) for dir in first] == [
         ("/dir-a", True),

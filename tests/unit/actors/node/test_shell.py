@@ -21,6 +21,7 @@ from raylog.actors.node.machine import NodeMachine
 from raylog.actors.node.shell import NodeShell
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import OutOfResources
+from raylog.storage.names import TopicPartition
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.waiting import wait_for
 from tests.harness.log_actors import ORDERS, A
@@ -58,6 +59,10 @@ class Node:
 
     def serve(self, log: LogId = ORDERS) -> None:
         """Order a log, and carry out what follows."""
+        self.is_served(self.order(log))
+
+    def order(self, log: LogId = ORDERS) -> StartLog:
+        """Order a log; returns what begins it."""
         order = Serve(log=log, directory_id=A, config=LogConfig(), config_version=3)
         self.shell.tell(
             Ordered(
@@ -76,7 +81,10 @@ class Node:
         self.shell.tell(Finished(token=write.token))
         start = self.next(StartLog)  # type: ignore[arg-type]
         assert isinstance(start, StartLog)
-        served = Served(log=log, directory_id=A, config=LogConfig(), config_version=3)
+        return start
+
+    def is_served(self, start: StartLog) -> None:
+        served = Served(log=start.log, directory_id=A, config=LogConfig(), config_version=3)
         self.shell.tell(Finished(token=start.token, result=served))
 
 
@@ -104,6 +112,21 @@ def test_look_ups_know_what_is_ordered_and_served() -> None:
     assert node.shell.home_of(ORDERS) == A
     wait_for(lambda: node.shell.reported_logs() == {ORDERS})
     assert node.shell.offline_logs() == 0
+    node.shell.stop()
+
+
+def test_what_is_to_be_opened_is_known_when_something_was_ordered() -> None:
+    other = replace(ORDERS, partition=TopicPartition("nobody-orders-it", 0))
+    found = Folder(partition=other.partition, topic_id=other.topic_id, directory_id=A)
+    node = Node()
+    assert node.shell.opening_in(A) is None
+    node.shell.begin(replace(STARTED, folders=(*STARTED.folders, found)), node.hands)
+    wait_for(lambda: len(node.shell.reported_logs()) == 2)
+    assert node.shell.opening_in(A) is None
+    start = node.order()
+    wait_for(lambda: node.shell.opening_in(A) == {ORDERS.partition})
+    node.is_served(start)
+    wait_for(lambda: node.shell.opening_in(A) == set())
     node.shell.stop()
 
 

@@ -188,10 +188,11 @@ def test_an_actor_that_refused_its_log_tells_what_to_do_about_the_log() -> None:
 def test_an_actor_that_failed_otherwise_is_away() -> None:
     text = "Traceback\nValueError: raylog; no"
     error = named_error(
-        ActorDiedError(RayTaskError("__init__", text, ValueError("no"))), "orders-0"
+        ActorDiedError(RayTaskError("__init__", text, ValueError("no"))), "opening orders-0"
     )
     assert type(error) is ActorAway
-    assert "orders-0 cannot be reached: ValueError: raylog; no; clients retry" in str(error)
+    sentence = "opening orders-0: the actor cannot be reached: ValueError: raylog; no; the request"
+    assert str(error).startswith(sentence)
 
 
 def test_a_message_of_another_release_that_cannot_be_read_is_told_by_its_name() -> None:

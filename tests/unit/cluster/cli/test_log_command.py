@@ -2,17 +2,25 @@
 
 import errno
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import msgpack
 import pytest
 
+from raylog.actors.metadata_snapshot import DAMAGED_TODO, VERSION
+from raylog.cluster.controller.metadata_log import MetadataLog
+from raylog.cluster.controller.records import NodeRecord
 from raylog.storage.files import RealFileSystem
+from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.records.encode import encode_records
+from raylog.storage.testing.clock import ManualClock
 from raylog.storage.tools import verify
+from tests.harness.metadata_snapshots import save_snapshot
 from tests.harness.paths import GOLDEN
 from tests.harness.shell import Done, run_here
 
@@ -154,6 +162,69 @@ def test_verify_takes_a_whole_log_dir_and_says_what_to_do(log_dir: Path) -> None
         f"BAD {log_dir}/g-none-0/00000000000000000400: 00000000000000000400.index: "
     )
     assert bad.endswith(f": raylog log repair {log_dir}/g-none-0")
+
+
+@pytest.fixture
+def metadata(tmp_path: Path) -> Path:
+    """The folder of the metadata, with two snapshots; the log begins where the older one ends."""
+    fs, log_dir = RealFileSystem(), str(tmp_path)
+    MetadataLog(fs, ManualClock(), log_dir, new_cluster="cluster-1").close()
+    for number in range(2):
+        log = MetadataLog(fs, ManualClock(), log_dir)
+        log.append([NodeRecord(key=f"n{number}", kafka_id=number, port=0)])
+        log.close()
+        save_snapshot(fs, log_dir)
+    return tmp_path / str(METADATA_PARTITION)
+
+
+def snapshots_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.name.endswith(".checkpoint"))
+
+
+def test_verify_checks_the_snapshots_of_the_metadata_too(metadata: Path) -> None:
+    status, out, err = raylog_log("verify", str(metadata.parent))
+    assert (status, err) == (0, "")
+    shown = [line for line in out.splitlines() if ".checkpoint" in line]
+    assert [line.partition(":")[0] for line in shown] == [
+        f"ok  {path}" for path in snapshots_in(metadata)
+    ]
+    assert re.search(r": a snapshot of \d+ records, \d+ bytes", shown[0])
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["the older one", "the newest"])
+def test_verify_names_a_damaged_snapshot_and_that_the_other_one_is_enough(
+    metadata: Path, which: int
+) -> None:
+    damaged = snapshots_in(metadata)[which]
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    status, out, err = raylog_log("verify", str(metadata))
+    assert (status, err) == (1, "")
+    (bad,) = [line for line in out.splitlines() if not line.startswith("ok  ")]
+    assert bad == f"BAD {damaged}: its first record batch is damaged or cut off: {DAMAGED_TODO}"
+
+
+def test_verify_says_to_restore_the_folder_where_no_snapshot_is_whole(metadata: Path) -> None:
+    for path in snapshots_in(metadata):
+        path.write_bytes(b"damaged")
+    status, out, _ = raylog_log("verify", str(metadata))
+    assert status == 1
+    bad = [line for line in out.splitlines() if line.startswith("BAD")]
+    assert len(bad) == 2
+    for line in bad:
+        assert line.endswith(
+            "no snapshot that can be read reaches the log's beginning; restore the folder from a "
+            "copy (docs/OPERATIONS.md, Damaged metadata)"
+        )
+
+
+def test_verify_calls_a_snapshot_of_a_newer_raylog_no_damage(metadata: Path) -> None:
+    newest = snapshots_in(metadata)[1]
+    header = msgpack.packb({"kind": "snapshot", "v": VERSION + 1})
+    newest.write_bytes(encode_records([(0, None, header, ())]))
+    status, out, _ = raylog_log("verify", str(metadata))
+    assert status == 0
+    (told,) = [line for line in out.splitlines() if str(newest) in line]
+    assert told.startswith(f"ok  {newest}: not checked: a newer raylog wrote a 'snapshot' record")
 
 
 def test_verify_of_what_is_no_partition_is_an_error(tmp_path: Path) -> None:

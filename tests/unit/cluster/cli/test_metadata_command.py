@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import pytest
 
 from raylog.actors.errors import BrokerNotFound, InvalidRequest
+from raylog.actors.metadata_snapshot import DAMAGED_TODO
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime import clusters
 from raylog.cluster import metadata_work
@@ -168,7 +169,14 @@ def test_the_copies_are_shown_with_names_that_from_takes(rays: Rays) -> None:
         Standing(node="disk-2", path="/c", state="behind", behind=2, asides=("0.log.aside-0",)),
         Standing(node="6f" * 28, path="/d", state="unreadable", problem="EIO"),
         Standing(node="7f" * 28, path="", state="missed", is_in_sync=True),
-        Standing(node="disk-3", path="/e", state="behind", is_in_sync=None, behind=9),
+        Standing(
+            node="disk-3",
+            path="/e",
+            state="behind",
+            is_in_sync=None,
+            behind=9,
+            damaged_snapshots=("9-1.checkpoint: it is cut off",),
+        ),
     ]
     done = run_here("metadata", "status", "--address", "local", "--log-dir", "/a")
     header, *rows = (line.split("\t") for line in done.lines())
@@ -185,4 +193,6 @@ def test_the_copies_are_shown_with_names_that_from_takes(rays: Rays) -> None:
         "/c of node disk-2: recovery took bytes out of this copy, and kept them: 0.log.aside-0 "
         "(docs/OPERATIONS.md, Damaged metadata)\n"
         "/d of node 6f6f6f6f: EIO\n"
+        "/e of node disk-3: a snapshot of this copy is damaged: 9-1.checkpoint: it is cut off. "
+        f"Nothing is lost; {DAMAGED_TODO}\n"
     )

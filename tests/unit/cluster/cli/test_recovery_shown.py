@@ -5,11 +5,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from raylog.actors.messages import ActorProcess, Recovering
+from raylog.actors.messages import ActorProcess, LogDirStatus, Recovering
 from raylog.cluster.cli import health, status
 from raylog.cluster.cli.health import folded
 from raylog.cluster.cli.status import _overview
-from raylog.cluster.controller.describe import BEING_OPENED, PartitionDescription, TopicDescription
+from raylog.cluster.controller.describe import (
+    BEING_CREATED,
+    BEING_OPENED,
+    PartitionDescription,
+    TopicDescription,
+)
 from raylog.cluster.health import gathering
 from raylog.cluster.health.facts import Facts
 from raylog.storage.report import Mended, Progress
@@ -83,7 +88,7 @@ HANGS = Facts(
     ],
     partitions=[serving_status(partition="t-1", folder="/disk/t-1")],
     silent_partitions={"t-0": "no answer within 3 s", "t-2": "it is being opened"},
-    processes={"t-0": ActorProcess("node-1", 4711)},
+    processes={"Log:t-0": ActorProcess("node-1", 4711)},
 )
 
 
@@ -92,8 +97,9 @@ HANGS = Facts(
 def test_a_partition_that_does_not_answer_has_its_row_with_what_is_known() -> None:
     shown = run_here("status")
     lines = [line.split("\t") for line in shown.lines()[1:]]
-    assert [line[0] for line in lines] == ["t-0", "t-1"]
+    assert [line[0] for line in lines] == ["t-0", "t-1", "t-2"]
     assert lines[0][1:] == [*["-"] * 6, "4711", "/disk/t-0 DOES NOT ANSWER"]
+    assert lines[2][1:] == [*["-"] * 7, f"AWAY: {BEING_OPENED}"]
     assert "t-0: no answer: no answer within 3 s (node node-1, pid 4711)" in shown.stderr
     document = json.loads(run_here("status", "--format", "json").stdout)
     assert [one["partition"] for one in document["partitions"]] == ["t-1"]
@@ -115,3 +121,36 @@ def test_a_command_stays_in_one_line_so_that_it_can_be_copied() -> None:
     assert any(command in line for line in lines)
     assert " ".join(line.strip() for line in lines) == text
     assert max(len(line) for line in lines if command not in line) <= 60
+
+
+OFFLINE = LogDirStatus.offline("node-1", "/disk", "dir-a", "an operator took it offline")
+WHY = "log dir /disk is offline: an operator took it offline"
+TAKEN_OUT = Facts(
+    topics=[
+        TopicDescription(
+            "t",
+            "id",
+            {},
+            (
+                PartitionDescription(0, "dir-a", None, None, WHY, "bring it back"),
+                PartitionDescription(1, "", None, None, BEING_CREATED),
+            ),
+        )
+    ],
+    log_dirs=[OFFLINE, LogDirStatus.offline("node-1", "/unread", None, "EACCES")],
+)
+
+
+@pytest.mark.usefixtures("facts")
+@pytest.mark.parametrize("facts", [TAKEN_OUT], indirect=True)
+def test_a_partition_that_does_not_serve_has_its_row_with_its_place_and_why() -> None:
+    lines = [line.split("\t") for line in run_here("status").lines()[1:]]
+    assert lines == [
+        ["t-0", *["-"] * 7, f"/disk/t-0 AWAY: {WHY}"],
+        ["t-1", *["-"] * 7, f"AWAY: {BEING_CREATED}"],
+    ]
+    document = json.loads(run_here("status", "--format", "json").stdout)
+    assert document["away_partitions"] == [
+        {"partition": "t-0", "why": WHY, "todo": "bring it back", "folder": "/disk/t-0"},
+        {"partition": "t-1", "why": BEING_CREATED, "todo": None, "folder": None},
+    ]

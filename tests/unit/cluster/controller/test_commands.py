@@ -14,6 +14,7 @@ from raylog.actors.errors import (
     TooManyPartitions,
     TopicBusy,
     TopicExists,
+    UnknownLogDir,
     UnknownTopicOrPartition,
 )
 from raylog.actors.node.broker_config import BrokerConfig
@@ -259,7 +260,7 @@ def test_a_topic_that_has_it_from_before_is_neither_made_extended_nor_moved(
         (MovePartition(name="t", number=1, log_dir="/a2"), UnknownTopicOrPartition),
         (MovePartition(name="t", number=0, log_dir="/b1"), InvalidRequest),
         (CancelMove(name="no", number=0), UnknownTopicOrPartition),
-        (LogDirOnline(log_dir="/no"), InvalidRequest),
+        (LogDirOnline(log_dir="/no"), UnknownLogDir),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, type) else value.__name__,
 )

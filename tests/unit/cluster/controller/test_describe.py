@@ -7,7 +7,7 @@ import pytest
 from raylog.actors.control import DirReport, DirState, LogReport, Report
 from raylog.actors.errors import LogRefused, NotLeader, UnknownTopicOrPartition
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.places import READING_BACK
+from raylog.actors.node.places import NOT_IN_ORDER, READING_BACK
 from raylog.cluster.controller.describe import (
     BEING_CREATED,
     BEING_OPENED,
@@ -26,6 +26,7 @@ from raylog.cluster.controller.describe import (
 )
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.following import CopyStatus
+from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
 from raylog.cluster.controller.observed import SUSPECT_MS, Observed
 from raylog.cluster.controller.records import (
     ControllerRecord,
@@ -37,6 +38,8 @@ from raylog.cluster.controller.records import (
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     LogDirOffline,
+    LogDirReturning,
+    LogDirTakenOffline,
     LogMissing,
     RaylogError,
     TopicConfigConflict,
@@ -207,6 +210,25 @@ def test_an_offline_log_dir_is_used_again_by_an_explicit_word_only() -> None:
     assert "raylog log-dirs online dir-a" in log_dir.todo
 
 
+@pytest.mark.parametrize(
+    ("path", "places"), [("/disk", 1), ("/other", 0)], ids=["its own", "another one"]
+)
+def test_a_log_dir_that_its_node_cannot_read_is_the_place_of_what_was_at_its_path(
+    path: str, places: int
+) -> None:
+    unread = DirReport(directory_id=None, path=path, state="offline", why="it is a file")
+    view = snapshot(desired(ONLINE), replace(report(), dirs=(unread,)))
+    assert [log_dir.partitions for log_dir in describe_log_dirs(view)] == [places]
+
+
+def test_the_places_of_a_log_dir_that_is_in_use_are_not_at_another_path_too() -> None:
+    unread = DirReport(directory_id=None, path="/disk", state="offline", why="it is a file")
+    (own,) = report().dirs
+    dirs = (unread, replace(own, path="/mounted/elsewhere"))
+    view = snapshot(desired(ONLINE), replace(report(), dirs=dirs))
+    assert [log_dir.partitions for log_dir in describe_log_dirs(view)] == [0, 1]
+
+
 def test_a_log_dir_that_takes_no_orders_is_online_and_says_why() -> None:
     told = report()
     (dir,) = told.dirs
@@ -343,9 +365,30 @@ def test_why_the_logs_of_a_dir_cannot_be_read_back_is_said(
 ) -> None:
     own = DirReport(directory_id="dir-a", path="/disk", state="offline", why=reported_why)
     record = replace(DIR, state="returning", why="EIO")
-    (log_dir,) = describe_log_dirs(snapshot(desired(record), replace(report(), dirs=(own,))))
+    was_offline = LogDirOffline("/disk", reported_why)
+    failed = entry(LOG, "dir-a", "failed", problem=was_offline)
+    view = snapshot(desired(record, ONLINE), replace(report(failed), dirs=(own,)))
+    (log_dir,) = describe_log_dirs(view)
     assert problem in (log_dir.problem or "")
     assert log_dir.todo.startswith(todo)
+    why = explain(view, KEY)
+    assert type(why) is LogDirReturning, "no client is told to repair the disk"
+    assert problem in why.problem
+    (partition,) = described(view).partitions
+    assert (partition.todo or "").startswith(todo)
+
+
+@pytest.mark.parametrize("is_ordered", [True, False], ids=["by record", "as its node says"])
+def test_what_a_person_took_offline_is_not_told_as_a_failed_disk(is_ordered: bool) -> None:
+    """The metadata may be older than the word of that person, as after a restore."""
+    why = TAKEN_OFFLINE if is_ordered else TAKEN_OFFLINE + NOT_IN_ORDER
+    record = replace(DIR, state="offline", why=why, is_ordered=is_ordered)
+    view = snapshot(desired(record, ONLINE), report())
+    told = explain(view, KEY)
+    assert type(told) is LogDirTakenOffline
+    assert told.advice == "`raylog log-dirs online /disk` brings it back"
+    (partition,) = described(view).partitions
+    assert partition.todo == "`raylog log-dirs online dir-a` brings it back"
 
 
 def test_where_a_node_has_another_key_since_its_start_both_causes_are_said() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from raylog.actors.errors import NotLeader, RequestTimedOut
+from raylog.actors.errors import ActorAway, NotLeader, RequestTimedOut
 from raylog.actors.runtime.names import CONTROLLER
 from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster.controller import stopping as module
@@ -175,6 +175,36 @@ def test_a_controller_that_hangs_is_ended_after_a_minute_and_the_nodes_stop_with
     (told,) = caplog.messages
     assert "not answered for 60 s: its process is ended" in told
     assert "have all nodes running before the next `raylog start`" in told
+
+
+def test_a_controller_that_ray_does_not_reach_is_ended_too_and_told_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may hang: it must not start again what is being stopped when it wakes."""
+    time = Ending(monkeypatch, answers_until_s=0)
+    stub: Any = SimpleNamespace(shutdown=lambda: None)
+    done: list[str] = []
+    monkeypatch.setattr(module, "find_controller", lambda _: None if done else stub)
+    monkeypatch.setattr(module, "kill", lambda name, _: done.append(f"kill {name}"))
+
+    def stop_nodes(_namespace: str) -> bool:
+        done.append("stop the nodes")
+        return True
+
+    monkeypatch.setattr(module, "stop_nodes", stop_nodes)
+
+    def away(*_: object) -> bool:
+        raise ActorAway("stopping the broker", "The actor 0a1b is unavailable")
+
+    monkeypatch.setattr(module, "_answer", away)
+    assert module.stop_controller("test")
+    assert done == [f"kill {CONTROLLER}", "stop the nodes", f"kill {CONTROLLER}"]
+    assert time.now_s == pytest.approx(30 + module.KILLED_WITHIN_S, abs=1)
+    (told,) = caplog.messages
+    assert told.startswith(
+        "the Controller cannot be reached (The actor 0a1b is unavailable): its process is ended, "
+        "and the nodes are stopped without it. "
+    )
 
 
 def test_a_controller_that_answers_is_waited_for_ten_minutes(

@@ -16,6 +16,7 @@ from raylog.cluster.controller.records import (
     TopicRecord,
     TopicRemovedRecord,
 )
+from raylog.cluster.controller.standings import standings
 from raylog.cluster.controller.surveying import SILENT, Looks, Surveyor
 from raylog.storage.errors import LogMissing, StorageError
 from raylog.storage.state.controller_epoch import write_controller_epoch
@@ -369,3 +370,24 @@ def test_a_damaged_snapshot_that_is_needed_is_a_problem_of_the_log_dir(
     assert "in no snapshot that can be read" in found.problem
     with pytest.raises(MetadataUnreadable):
         choose([found], "n", new_id="new")
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["the older one", "the newest"])
+def test_a_damaged_snapshot_that_is_not_needed_is_told_beside_its_copy(
+    fs: MemoryFileSystem, which: int
+) -> None:
+    written(fs, 1)
+    for _ in range(2):
+        write_node(fs)
+        save_snapshot(fs, "/disk")
+    (whole,) = Surveyor(fs).survey("n", ["/disk"])
+    assert whole.damaged_snapshots == ()
+    folder = "/disk/__cluster_metadata-0"
+    names = sorted(name for name in fs.list_dir(folder) if name.endswith(".checkpoint"))
+    fs.write_file(f"{folder}/{names[which]}", b"damaged")
+    (found,) = Surveyor(fs).survey("n", ["/disk"])
+    (told,) = found.damaged_snapshots
+    assert told.startswith(f"{names[which]}: its first record batch is damaged")
+    assert (found.problem, found.copy is not None) == ("", True)
+    (standing,) = standings([found])
+    assert standing.damaged_snapshots == (told,)

@@ -107,7 +107,7 @@ def test_one_that_does_not_answer_is_named_with_its_node_and_its_process() -> No
     known = replace(
         silent,
         node_list=labelled,
-        processes={"t-0": ActorProcess("node-1", 7), "t-1": ActorProcess("node-1", 8)},
+        processes={"Log:t-0": ActorProcess("node-1", 7), "Log:t-1": ActorProcess("node-1", 8)},
     )
     finding = only(known)
     assert finding.subject == "t-0, t-1, t-2"
@@ -121,7 +121,7 @@ def test_the_node_of_a_process_is_named_where_the_controller_does_not_answer() -
         Facts(
             controller_problem="not within 3 s",
             silent_partitions={"t-0": "not within 3 s", "t-1": "not within 3 s"},
-            processes={"t-0": ActorProcess(key, 7)},
+            processes={"Log:t-0": ActorProcess(key, 7)},
         )
     )
     assert [finding.what for finding in found[1:]] == [
@@ -157,6 +157,51 @@ def test_a_controller_that_does_not_answer_is_an_error_and_silent_partitions_are
         Facts(controller_problem="not within 3 s", silent_partitions={"t-0": "not within 3 s"})
     )
     assert [(one.severity, one.subject) for one in found] == [(ERROR, "controller"), (ERROR, "t-0")]
+
+
+HANGING_CONTROLLER = Facts(
+    controller_problem="not within 3 s",
+    hanging={"Controller"},
+    processes={"Controller": ActorProcess("a" * 56, 4711)},
+)
+
+
+def test_a_controller_that_hangs_is_named_by_its_process() -> None:
+    finding = only(HANGING_CONTROLLER)
+    assert "not within 3 s (node aaaaaaaa, pid 4711). Partitions" in finding.what
+    assert "still names this process after a minute" in finding.todo
+    assert "`kill -9 4711`" in finding.todo
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        replace(HANGING_CONTROLLER, hanging=frozenset()),  # it answers an error
+        replace(HANGING_CONTROLLER, processes={}),
+    ],
+)
+def test_nobody_is_told_to_end_a_controller_that_answers_or_whose_process_is_not_known(
+    seen: Facts,
+) -> None:
+    finding = only(seen)
+    assert "pid" not in finding.what
+    assert "kill" not in finding.todo
+
+
+def test_a_log_manager_that_hangs_is_named_by_its_process_and_ended_only_if_no_disk_hangs() -> None:
+    known = Facts(
+        silent_nodes={LABEL: "not within 3 s"},
+        nodes={RAYS_ID: f"the LogManager of node x {SILENT} 30 s"},
+        node_list=[node("online")._replace(node=LABEL, node_id=RAYS_ID)],
+        hanging={f"LogManager:{LABEL}"},
+        processes={f"LogManager:{LABEL}": ActorProcess(RAYS_ID, 4711)},
+    )
+    found = [finding for finding in findings(known) if finding.subject == f"node {LABEL}"]
+    assert len(found) == 2
+    for finding in found:
+        assert f"(node {LABEL}, pid 4711)" in finding.what
+        assert "Only if no disk hangs there" in finding.todo
+        assert "`kill -9 4711`" in finding.todo
 
 
 def log_dir(usable_bytes: int = 500, loaded: int = 3) -> LogDirStatus:
@@ -466,14 +511,3 @@ def test_a_topic_that_no_log_can_have_the_config_of_is_one_error_with_its_way_ou
     assert (second.severity, second.subject) == (ERROR, "topic t")
     assert second.what.startswith("no. No partition of it is opened")
     assert second.todo == "`do`. Its partitions open then by themselves"
-
-
-def test_nobody_is_told_to_wait_for_a_topic_that_no_log_can_have_the_config_of() -> None:
-    described = topic("no", "no")._replace(problem="no", todo="`do`")
-    refused = described._replace(
-        partitions=tuple(entry._replace(node_id=None) for entry in described.partitions)
-    )
-    at = replace(facts(), topics=[refused], partitions=[], log_dirs=[log_dir(loaded=1)])
-    assert [finding.subject for finding in findings(at)] == ["topic t"]
-    still = replace(at, log_dirs=[log_dir(loaded=0)])
-    assert any("opened 0 of 3" in finding.what for finding in findings(still))

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray.exceptions import ActorDiedError, RayTaskError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
 
 from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.messages import ActorProcess, LogDirStatus
@@ -114,9 +114,21 @@ def test_the_process_of_a_partition_that_does_not_answer_is_found_where_ray_know
 ) -> None:
     actors.processes = {"Log:t-0": ActorProcess("node-1", 7), "Log:t-1": ActorProcess("node-1", 8)}
     actors.hang(("Log:t-1", "status"))
-    assert gather_facts("test").processes == {"t-1": ActorProcess("node-1", 8)}
+    assert gather_facts("test").processes == {"Log:t-1": ActorProcess("node-1", 8)}
     actors.processes = {}
     assert gather_facts("test").processes == {}
+
+
+def test_who_answers_nothing_is_told_from_who_answers_late_or_an_error(actors: Actors) -> None:
+    """Nobody shall end the process of one that answers."""
+    actors.processes = {name: ActorProcess("node-1", 7) for name in ANSWERS}
+    actors.hang(*(("Controller", question) for question in ANSWERS["Controller"]))
+    actors.ends["Log:t-0", "status"] = future_of(ActorUnavailableError("it may hang", b"1" * 16))
+    actors.ends["Log:t-1", "status"] = future_of(NotLeader("t-1", "it is opening its log"))
+    actors.hang(("LogManager:a", "log_dirs"))
+    facts = gather_facts("test")
+    assert facts.hanging == {"Controller", "Log:t-0"}
+    assert facts.processes.keys() == {"Controller", "Log:t-0", "Log:t-1", "LogManager:a"}
 
 
 def test_what_is_recorded_of_a_log_dir_counts_and_what_its_log_manager_knows_is_kept() -> None:
@@ -126,6 +138,18 @@ def test_what_is_recorded_of_a_log_dir_counts_and_what_its_log_manager_knows_is_
     assert (merged.is_online, merged.problem, merged.todo) == (False, "recorded", "do it")
     assert merged.size_bytes == 7
     assert merged_log_dirs([told], [DIR_A1]) == [told]
+
+
+def test_of_a_log_dir_that_is_offline_the_controller_knows_how_many_have_their_place_there() -> (
+    None
+):
+    told = log_dir("a", "/1", is_online=False)
+    (merged,) = merged_log_dirs([told], [told._replace(partitions=3)])
+    assert merged.partitions == 3
+    (merged,) = merged_log_dirs([told], [DIR_A1._replace(partitions=3)])
+    assert merged.partitions == 3, "it has not heard of it yet"
+    in_use = DIR_A1._replace(partitions=4)
+    assert merged_log_dirs([in_use], [DIR_A1._replace(partitions=3)]) == [in_use]
 
 
 def test_the_advice_of_a_log_manager_is_kept_where_the_controller_has_none() -> None:
