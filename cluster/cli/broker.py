@@ -124,7 +124,7 @@ def start(
         if apply:
             _apply(broker, given, compared)
         elif compared.changes:
-            note("nothing was changed: --apply gives the broker this config")
+            typer.echo("nothing was changed: --apply gives the broker this config")
             raise typer.Exit(1)
         return
     if apply:

@@ -179,7 +179,7 @@ class Ago(int):
 
 def show_json(document: object) -> None:
     """One JSON document. Named tuples are objects with their fields' names."""
-    print(json.dumps(plain(document), indent=2))
+    print(json.dumps(plain(document), indent=2), flush=True)
 
 
 def plain(value: Any) -> Any:
@@ -196,10 +196,14 @@ def plain(value: Any) -> Any:
 
 
 def show(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """On a terminal, a table; in a pipe, tab-separated lines below a line of column names."""
+    """On a terminal, a table; in a pipe, tab-separated lines below a line of column names.
+
+    What is said on stderr after that comes after it, also where both go to one file.
+    """
     if not sys.stdout.isatty():
         for row in (columns, *rows):
             print("\t".join(map(_for_pipes, row)))
+        sys.stdout.flush()
         return
     from rich.console import Console
     from rich.table import Table

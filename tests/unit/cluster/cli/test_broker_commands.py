@@ -1,6 +1,7 @@
 """``raylog start`` and ``raylog stop``: what Ctrl-C does, and what is said of it."""
 
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,7 +13,7 @@ from raylog.actors.messages import ConfigEntry
 from raylog.actors.runtime import clusters
 from raylog.cluster import start as start_module
 from raylog.cluster.cli.broker import STOP_SIGNALS
-from raylog.cluster.cli.common import connected, in_short
+from raylog.cluster.cli.common import connected, in_short, note, show, show_json
 from raylog.cluster.controller import stub
 from raylog.cluster.controller.config_changes import AppliedConfig, ConfigChange
 from raylog.cluster.controller.node_states import NodeDescription
@@ -245,9 +246,26 @@ def test_without_apply_it_is_only_shown_and_the_exit_status_says_that_it_differs
     living.changes = (CHANGE,)
     done = run_here("start", "--config", config_file)
     assert (done.returncode, living.calls) == (1, ["look"])
-    assert "log.retention.ms\t7\t5\tat once" in done.stdout
-    assert "nothing was changed" in done.stderr
-    assert "--apply" in done.stderr
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "key\tnow\tnew\thow",
+        "log.retention.ms\t7\t5\tat once",
+        "nothing was changed: --apply gives the broker this config",
+    ]
+
+
+def test_a_table_stands_before_what_stderr_says_of_it_also_in_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = tmp_path / "both"
+    with both.open("a") as out, both.open("a") as err:
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setattr(sys, "stderr", err)
+        show(("key",), [("a",)])
+        note("of a")
+        show_json({})
+        note("of nothing")
+    assert both.read_text().splitlines() == ["key", "a", "of a", "{}", "of nothing"]
 
 
 def test_apply_without_a_file_is_wrong_usage(living: FakeBroker) -> None:
