@@ -170,6 +170,7 @@ def _compare(broker: "Broker", settings: dict[str, Any]) -> "AppliedConfig":
 
 def _apply(broker: "Broker", settings: dict[str, Any], compared: "AppliedConfig") -> None:
     """Give the config to the broker that runs, over the one that it was compared with."""
+    made_before = _new_log_dirs(broker)
     with told_if_interrupted("the config may be applied all the same; see `raylog health`"):
         applied = broker.apply_config(settings, if_version=compared.version)
     for name, why in applied.behind.items():
@@ -181,6 +182,7 @@ def _apply(broker: "Broker", settings: dict[str, Any], compared: "AppliedConfig"
         )
     elif compared.changes:
         typer.echo("applied")
+    _tell_new([made for made in _new_log_dirs(broker) if made not in made_before])
 
 
 def _text(value: Any) -> str:
@@ -230,13 +232,33 @@ def _join(address: str | None) -> str | None:
 
 def _greet(broker: "Broker", where: str) -> None:
     typer.echo(f"broker {broker.cluster_id()} runs on {where} at {broker.address}")
+    _tell_new(_new_log_dirs(broker))
     tell(broker.health(), with_advice=True)
+
+
+def _new_log_dirs(broker: "Broker") -> list[str]:
+    """The log dirs that the nodes have made since they began, with the node's name."""
+    from raylog.cluster.controller.spread import short_key
+
+    return [
+        f"{path} of node {short_key(node.node)}"
+        for node in broker.describe_nodes()
+        for path in node.new_log_dirs
+    ]
+
+
+def _tell_new(log_dirs: list[str]) -> None:
+    """Name log dirs that were made: a mistyped path makes one, too."""
+    from raylog.cluster.naming import named
+
+    if log_dirs:
+        typer.echo(f"new, empty log dirs were made: {named(log_dirs)}")
 
 
 def _note_ignored_log_dirs(broker: "Broker") -> None:
     """Name the nodes on which the log dirs of the command do not count."""
     from raylog.cluster.controller.spread import short_key
-    from raylog.cluster.health.facts import named
+    from raylog.cluster.naming import named
 
     config = {entry.name: entry.value for entry in broker.broker_config()}
     wanted = set(config["log.dirs"])

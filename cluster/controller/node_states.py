@@ -49,7 +49,7 @@ class NodeDescription(NamedTuple):
     stopped; None where it was not, or where nobody knows. ``waits_for``: what the last drain, stop
     or start still needs; empty if nothing. ``closing_ms``: for so long it has said that it closes
     its logs; 0 where it does not. ``not_serving``: partition -> why it does not serve;
-    only ``Broker.start_node`` tells it.
+    only ``Broker.start_node`` tells it. ``new_log_dirs``: those that this life has made, empty.
     """
 
     node: str
@@ -66,6 +66,7 @@ class NodeDescription(NamedTuple):
     waits_for: str = ""
     closing_ms: int = 0
     not_serving: Mapping[str, str] = {}
+    new_log_dirs: tuple[str, ...] = ()
 
 
 # -- what a change still needs ---------------------------------------------------------------------
@@ -200,6 +201,9 @@ def describe_node(
         closing_ms=0
         if seen is None or seen.ending_ms is None
         else snapshot.now_ms - seen.ending_ms,
+        new_log_dirs=()
+        if report is None
+        else tuple(entry.path for entry in report.dirs if entry.is_new),
     )
 
 

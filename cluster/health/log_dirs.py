@@ -9,7 +9,8 @@ from raylog.cluster.controller.describe import (
     ONLINE_AGAIN,
 )
 from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
-from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding, named
+from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding
+from raylog.cluster.naming import named
 from raylog.cluster.health.metadata import metadata_asides
 from raylog.storage.state.checkpoints import (
     CLEANER_OFFSETS,

@@ -186,6 +186,29 @@ def test_nothing_is_said_where_it_counts_or_was_not_given(
     assert run_here("start", *arguments).stderr == ""
 
 
+@pytest.mark.parametrize("address", ["local", "here:1"])
+def test_a_start_names_the_log_dirs_that_it_has_made_since_a_path_may_be_mistyped(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = FakeBroker("health" if address == "local" else "")  # else it stays
+    broker.nodes = [serving("disk-1", "/a", "/b")._replace(new_log_dirs=("/b",)), serving("n2")]
+    monkeypatch.setattr(start_module, "start", lambda **_: broker)
+    monkeypatch.setattr(clusters, "join_ray", lambda address: "here:1")
+    done = run_here("start", "--set", "log.dirs=/a,/b", "--address", address)
+    assert done.lines()[1] == "new, empty log dirs were made: /b of node disk-1"
+
+
+def test_a_config_that_adds_a_log_dir_names_it_where_it_was_made(
+    living: FakeBroker, config_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = serving("n", "/a")._replace(new_log_dirs=("/a",))
+    answers = [[before], [before._replace(new_log_dirs=("/a", "/b"))]]
+    monkeypatch.setattr(living, "describe_nodes", lambda: answers.pop(0))
+    living.changes = (CHANGE,)
+    done = run_here("start", "--config", config_file, "--apply")
+    assert done.lines()[-2:] == ["applied", "new, empty log dirs were made: /b of node n"]
+
+
 def test_ctrl_c_while_the_broker_starts_says_that_it_was_not_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
