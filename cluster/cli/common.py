@@ -60,6 +60,8 @@ Format = Annotated[
     ),
 ]
 TABLE = Output.table
+# Partitions that do not serve are named up to this many.
+NAMED_AT_MOST = 20
 # Width of a line on a terminal: longer than any path, so that no cell is shortened.
 MAX_WIDTH = 10_000
 
@@ -115,6 +117,14 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
 def note(text: str) -> None:
     """A line for the person at the terminal: it goes to stderr, not into the output."""
     typer.echo(text, err=True)
+
+
+def note_not_serving(not_serving: Mapping[str, str]) -> None:
+    """Name the partitions that do not serve, and why."""
+    for partition, why in list(not_serving.items())[:NAMED_AT_MOST]:
+        note(f"{partition} does not serve: {why}")
+    if len(not_serving) > NAMED_AT_MOST:
+        note(f"and {len(not_serving) - NAMED_AT_MOST} more; see `raylog health`")
 
 
 def note_stopped(nodes: "Iterable[NodeDescription]") -> None:

@@ -13,6 +13,7 @@ from raylog.cluster.cli.common import (
     Output,
     connected,
     note,
+    note_not_serving,
     show,
     show_json,
 )
@@ -36,8 +37,6 @@ COLUMNS = (
     "node id",
     "why",
 )
-# Partitions that do not serve after a start are named up to this many.
-NAMED_AT_MOST = 20
 
 Node = Annotated[
     str,
@@ -144,19 +143,15 @@ def start(node: Node, address: Address = None, namespace: Namespace = NAMESPACE)
     broker = connected(address, namespace)
     with told_if_interrupted("the start goes on; see `raylog node list`"):
         started = broker.start_node(node)
-    away = list(started.not_serving.items())
-    for partition, why in away[:NAMED_AT_MOST]:
-        note(f"{partition} does not serve: {why}")
-    if len(away) > NAMED_AT_MOST:
-        note(f"and {len(away) - NAMED_AT_MOST} more; see `raylog health`")
+    note_not_serving(started.not_serving)
     if started.node_id is None:
         note(f"node {_name(started)} is away; it is used when it is back")
-        if away:
+        if started.not_serving:
             raise typer.Exit(1)
         return
     _fail_if_waiting(started)
     typer.echo(f"node {_name(started)} serves {started.serving} of {started.wanted} partitions")
-    if away:
+    if started.not_serving:
         raise typer.Exit(1)
 
 

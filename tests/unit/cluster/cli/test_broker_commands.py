@@ -52,7 +52,7 @@ class FakeBroker:
     def broker_config(self) -> list[ConfigEntry]:
         return [ConfigEntry("log.dirs", tuple(self.log_dirs), "static")]
 
-    def describe_nodes(self) -> list[NodeDescription]:
+    def describe_nodes(self, *, timeout_s: float = 0) -> list[NodeDescription]:
         return self.nodes
 
     def stop(self) -> bool:
