@@ -20,6 +20,12 @@ from raylog.cluster.cli.common import (
     tell,
 )
 from raylog.cluster.cli.interrupts import told_if_interrupted
+from raylog.cluster.cli.waiting import (
+    nodes_wait_for,
+    start_waits_for,
+    stop_waits_for,
+    told_while_waiting,
+)
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
@@ -114,6 +120,7 @@ def start(
         raise typer.BadParameter("--apply needs --config FILE: the whole config")
     quiet_ray()
     from raylog.actors.errors import BrokerNotFound
+    from raylog.cluster.broker import Broker
     from raylog.cluster.start import start as start_broker
 
     joined = _join(address)
@@ -132,7 +139,11 @@ def start(
     settings = _settings(config, setting or [], log_dir)
     if joined is None and log_dir:
         os.environ.pop("RAYLOG_LOG_DIRS", None)  # --log-dir overrides the shell's variable
-    with told_if_interrupted("the broker was not started"):
+    starting = Broker(namespace)
+    with (
+        told_if_interrupted("the broker was not started"),
+        told_while_waiting(lambda: start_waits_for(starting)),
+    ):
         broker = start_broker(
             config=settings,
             address=joined or "local",
@@ -171,7 +182,10 @@ def _compare(broker: "Broker", settings: dict[str, Any]) -> "AppliedConfig":
 def _apply(broker: "Broker", settings: dict[str, Any], compared: "AppliedConfig") -> None:
     """Give the config to the broker that runs, over the one that it was compared with."""
     made_before = _new_log_dirs(broker)
-    with told_if_interrupted("the config may be applied all the same; see `raylog health`"):
+    with (
+        told_if_interrupted("the config may be applied all the same; see `raylog health`"),
+        told_while_waiting(lambda: nodes_wait_for(broker)),
+    ):
         applied = broker.apply_config(settings, if_version=compared.version)
     for name, why in applied.behind.items():
         note(f"{name} may not obey it yet: {why}")
@@ -320,7 +334,8 @@ def stop(address: Address = None, namespace: Namespace = NAMESPACE) -> None:
 
 
 def _stop(broker: "Broker") -> None:
-    clean = broker.stop()
+    with told_while_waiting(lambda: stop_waits_for(broker.namespace)):
+        clean = broker.stop()
     typer.echo(
         "stopped"
         if clean

@@ -127,6 +127,13 @@ def note_not_serving(not_serving: Mapping[str, str]) -> None:
         note(f"and {len(not_serving) - NAMED_AT_MOST} more; see `raylog health`")
 
 
+def note_silent(names: Sequence[str]) -> None:
+    """Say whose answers a command waits for."""
+    from raylog.cluster.naming import named
+
+    note(f"waiting: {named(names)} to answer")
+
+
 def note_stopped(nodes: "Iterable[NodeDescription]") -> None:
     """Say of each node that an operator has stopped why nothing of it is shown."""
     from raylog.cluster.controller.spread import short_key

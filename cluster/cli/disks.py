@@ -1,6 +1,7 @@
 """``raylog log-dirs`` and ``raylog partition move``: the disks and their partitions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,9 +23,11 @@ from raylog.cluster.cli.common import (
     show_json,
 )
 from raylog.cluster.cli.interrupts import told_if_interrupted
+from raylog.cluster.cli.waiting import log_dir_waits_for, told_while_waiting
 
 if TYPE_CHECKING:
     from raylog.actors.messages import LogDirStatus
+    from raylog.cluster.broker import Broker
     from raylog.cluster.controller.log_dir_states import LogDirDescription
 
 app = typer.Typer(help="Move partitions between the log dirs of their node.", no_args_is_help=True)
@@ -99,7 +102,7 @@ def online(
     """
     broker = connected(address, namespace)
     what = "the log dir may be used again all the same; see `raylog log-dirs`"
-    with told_if_interrupted(what):
+    with _told(broker, log_dir, what):
         used = broker.log_dir_online(log_dir, node, timeout_s=timeout)
     for dir in used:
         _tell_used(dir)
@@ -126,6 +129,16 @@ def _tell_used(dir: "LogDirDescription") -> None:
     typer.echo(f"{dir.path} is {dir.state}; {dir.serving} of its {count} partitions serve")
 
 
+@contextmanager
+def _told(broker: "Broker", log_dir: str, if_interrupted: str) -> Iterator[None]:
+    """Say what the order for the log dir waits for, and what becomes of it after a signal."""
+    with (
+        told_if_interrupted(if_interrupted),
+        told_while_waiting(lambda: log_dir_waits_for(broker, log_dir)),
+    ):
+        yield
+
+
 @dirs_app.command()
 def offline(
     log_dir: LogDir,
@@ -140,7 +153,7 @@ def offline(
     that the Controller writes, and for the last one of a node: stop the broker, or the node.
     """
     broker = connected(address, namespace)
-    with told_if_interrupted("it goes offline all the same; see `raylog log-dirs`"):
+    with _told(broker, log_dir, "it goes offline all the same; see `raylog log-dirs`"):
         taken = broker.log_dir_offline(log_dir, node)
     if taken.waits_for:
         note(
@@ -247,6 +260,8 @@ def move(
     clients wait only while the last part is copied.
     """
     broker = connected(address, namespace)
-    with told_if_interrupted(f"the move may go on; see `raylog topic describe {topic}`"):
+    what = f"the move may go on; see `raylog topic describe {topic}`"
+    to_be = f"{topic}-{partition} to be copied to {log_dir}, and opened there"
+    with told_if_interrupted(what), told_while_waiting(lambda: to_be):
         moved = broker.move_partition(topic, partition, log_dir)
     typer.echo(f"{topic}-{partition} is in {moved.folder}")

@@ -5,11 +5,11 @@ one that is stuck must not hide the others.
 """
 
 import time
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from raylog.actors.messages import ActorProcess
-from raylog.actors.runtime.calls import Call, gather
+from raylog.actors.runtime.calls import Call, answered, gather
 from raylog.actors.runtime.handles import find, running
 from raylog.actors.runtime.names import COMPACTION, CONTROLLER, LOG, LOG_MANAGER, RETENTION
 from raylog.actors.runtime.ray_private import process_of
@@ -20,6 +20,7 @@ from raylog.actors.runtime.stubs import (
     RetentionActorStub,
 )
 from raylog.cluster.controller.describe import merged_log_dirs
+from raylog.cluster.controller.spread import short_key
 from raylog.cluster.controller.stub import ControllerStub
 from raylog.cluster.health.facts import Facts
 from raylog.storage.errors import RaylogError
@@ -27,13 +28,26 @@ from raylog.storage.names import parse_folder
 
 # Of each of the two rounds of questions. An actor that is well answers in milliseconds.
 ROUND_TIMEOUT_S = 3.0
+# Who is silent for so long is told.
+TOLD_AFTER_S = 2.0
 
 Key = TypeVar("Key", bound=Hashable)
 Question = tuple[str, str]  # an actor's name, and the method that it is asked
 
 
-def gather_facts(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
-    """What can be seen of a broker within about twice ``timeout_s``."""
+def ignore(_: object) -> None:
+    """Where nobody is told."""
+
+
+def gather_facts(
+    namespace: str,
+    timeout_s: float = ROUND_TIMEOUT_S,
+    tell: Callable[[list[str]], object] = ignore,
+) -> Facts:
+    """What can be seen of a broker within about twice ``timeout_s``.
+
+    ``tell``: told, after two seconds of silence, who has not answered yet.
+    """
     handles: dict[str, Any] = {}
     for name in running(namespace):
         handle = find(name, namespace)
@@ -44,12 +58,13 @@ def gather_facts(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
         for name, handle in handles.items()
         for question, call in _questions(name, handle).items()
     }
-    answers, silent = _answers(calls, timeout_s)
+    answers, silent = _answers(calls, timeout_s, lambda silent: tell(_in_words(silent)))
     topics: dict[str, Any] = {}
     if (CONTROLLER, "list_topics") in answers:
         controller = ControllerStub(handles[CONTROLLER])
         names = answers[CONTROLLER, "list_topics"]
-        topics, _ = _answers({name: controller.describe_topic(name) for name in names}, timeout_s)
+        asked = {name: controller.describe_topic(name) for name in names}
+        topics, _ = _answers(asked, timeout_s, ignore)
     silent_partitions = _of_kind(LOG, silent)
     settings = {entry.name: entry.value for entry in answers.get((CONTROLLER, "broker_config"), ())}
     return Facts(
@@ -80,6 +95,21 @@ def gather_facts(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
         retention_interval_ms=settings.get("log.retention.check.interval.ms", 0),
         now_ms=int(time.time() * 1000),
     )
+
+
+def _in_words(questions: Iterable[Question]) -> list[str]:
+    """The actors that are asked, for people."""
+    words = {name: _for_people(name) for name, _ in questions}
+    return sorted(words.values())
+
+
+def _for_people(name: str) -> str:
+    if name == CONTROLLER:
+        return "the Controller"
+    if name.startswith(LOG):
+        return name.removeprefix(LOG)
+    kind, _, node = name.partition(":")
+    return f"the {kind} actor of node {short_key(node)}"
 
 
 def _questions(name: str, handle: Any) -> dict[str, Call[Any]]:
@@ -139,10 +169,18 @@ def _joined(answers: Mapping[Question, Any], prefix: str, method: str) -> list[A
 
 
 def _answers(
-    calls: Mapping[Key, Call[Any]], timeout_s: float
+    calls: Mapping[Key, Call[Any]], timeout_s: float, tell: Callable[[list[Key]], object]
 ) -> tuple[dict[Key, Any], dict[Key, str]]:
-    """The answers that come in time, and of the other calls why there is none."""
-    gathered = gather(calls, timeout_s)
+    """The answers that come in time, and of the other calls why there is none.
+
+    ``tell``: told who is silent, as of ``gather_facts``.
+    """
+    told_after_s = min(TOLD_AFTER_S, timeout_s)
+    there = set(answered(list(calls.values()), told_after_s, wanted=len(calls)))
+    silent = [key for key, call in calls.items() if call not in there]
+    if silent:
+        tell(silent)
+    gathered = gather(calls, timeout_s - told_after_s if silent else timeout_s)
     problems = {key: _problem(error) for key, error in gathered.errors.items()}
     for key in gathered.unanswered:
         problems[key] = f"no answer within {timeout_s:g} s"
