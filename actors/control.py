@@ -225,7 +225,8 @@ class DirReport:
     ``why``: why it is offline; or why it takes no orders now although it is online (its disk may
     hang): what is ordered of it waits. Empty where all is well. ``usable_bytes``: what may still
     be written; -1 where nobody knows. ``is_read_back``: whether its logs were read back from the
-    disk in this life, as ``ReadBack`` wants it.
+    disk in this life, as ``ReadBack`` wants it. ``is_new``: it was nobody's log dir before this
+    life of its node.
     """
 
     directory_id: str | None
@@ -234,6 +235,7 @@ class DirReport:
     why: str = ""
     usable_bytes: int = -1
     is_read_back: bool = False
+    is_new: bool = False
 
     @property
     def takes_orders(self) -> bool:

@@ -73,8 +73,8 @@ from raylog.cluster.controller.describe import (
     TopicDescription,
     merged_log_dirs,
 )
-from raylog.cluster.controller.leaving_dirs import OfflineLogDir
-from raylog.cluster.controller.node_states import NodeDescription
+from raylog.cluster.controller.log_dir_states import LogDirDescription
+from raylog.cluster.controller.node_states import NodeDescription, meant_node, no_such_node
 from raylog.cluster.controller.stopping import stop_controller
 from raylog.cluster.controller.stub import ControllerStub, find_controller
 from raylog.cluster.looking_again import online_again
@@ -102,6 +102,8 @@ PartitionKey = tuple[str, int]  # topic and partition, as callers give them: als
 # How long a lookup waits for a partition whose actor is being started again.
 LOOKUP_TIMEOUT_S = 30.0
 RETRY_INTERVAL_S = 0.1
+# How long a log dir that is used again is waited for; its neighbours wait as long for a disk.
+ONLINE_TIMEOUT_S = 120.0
 # Of each of two rounds of questions: thousands of partitions take their time, and one that hangs
 # takes all of it.
 STATUS_TIMEOUT_S = 10.0
@@ -171,10 +173,15 @@ class Broker:
         self._join()
         return self.connection().command(what, timeout_s, command).result()
 
-    def _ask_controller(self, what: str, ask: Callable[[ControllerStub], Call[Answer]]) -> Answer:
+    def _ask_controller(
+        self,
+        what: str,
+        ask: Callable[[ControllerStub], Call[Answer]],
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> Answer:
         """As ``_command``, of what changes nothing."""
         self._join()
-        asked = self.connection().command(what, CALL_TIMEOUT_S, asking(ask))
+        asked = self.connection().command(what, timeout_s, asking(ask))
         answer: Answer = asked.result()
         return answer
 
@@ -313,10 +320,10 @@ class Broker:
         """The names of all topics, sorted."""
         return self._ask_controller("listing topics", ControllerStub.list_topics)
 
-    def describe_topic(self, topic: str) -> TopicDescription:
+    def describe_topic(self, topic: str, *, timeout_s: float = CALL_TIMEOUT_S) -> TopicDescription:
         """A topic, its config, and where its partitions are. Raises UnknownTopicOrPartition."""
         ask = partial(ControllerStub.describe_topic, topic=topic)
-        return self._ask_controller(f"describing {topic}", ask)
+        return self._ask_controller(f"describing {topic}", ask, timeout_s)
 
     # -- partitions --------------------------------------------------------------------------------
 
@@ -523,12 +530,12 @@ class Broker:
         """Ray node id -> None where its LogManager obeys the Controller, else why it does not."""
         return self._ask_controller("the nodes", ControllerStub.nodes)
 
-    def describe_nodes(self) -> list[NodeDescription]:
+    def describe_nodes(self, *, timeout_s: float = CALL_TIMEOUT_S) -> list[NodeDescription]:
         """Every node of the broker: its state, its log dirs, how many of its partitions serve.
 
         Also one that is away, if it has log dirs, or is drained or stopped.
         """
-        nodes = self._ask_controller("the nodes", ControllerStub.describe_nodes)
+        nodes = self._ask_controller("the nodes", ControllerStub.describe_nodes, timeout_s)
         known = hosts()
         return [node._replace(host=known.get(node.node_id or "", "")) for node in nodes]
 
@@ -573,27 +580,56 @@ class Broker:
         told = [log_dir for log_dirs in gathered.answers.values() for log_dir in log_dirs]
         return merged_log_dirs(told, known)
 
-    def log_dir_online(self, log_dir: str) -> str:
+    def describe_log_dirs(
+        self, log_dir: str, *, timeout_s: float = CALL_TIMEOUT_S
+    ) -> list[LogDirDescription]:
+        """The log dirs of this path, or this id: which partitions serve, and what is waited for.
+
+        ``log_dir``: as of :meth:`move_partition`. One that no node could read is not among them.
+        """
+        ask = partial(ControllerStub.describe_log_dirs, log_dir=meant_log_dir(log_dir))
+        return self._ask_controller(f"the log dir {log_dir}", ask, timeout_s)
+
+    def log_dir_online(
+        self, log_dir: str, node: str | None = None, *, timeout_s: float = ONLINE_TIMEOUT_S
+    ) -> list[LogDirDescription]:
         """Use a log dir again that was offline: its disk is repaired, or a copy restored.
 
         Its logs are read back from the disk first, so what a failed fsync has left in the page
-        cache does not count; then its partitions open. Returns at once with its state:
-        ``returning``, or ``online`` where it was not offline. One that could not be read when its
-        node began is looked at afresh. ``log_dir``: as of :meth:`move_partition`. Raises
-        InvalidRequest where no node, or several, have such a dir, or it still cannot be read. Of
-        several at one path, those are used that a look has found.
+        cache does not count; then its partitions open. Returns when they serve, or, where some will
+        not or ``timeout_s`` is over, with what is ``not_serving``, and what it ``waits_for``: it
+        goes on all the same. One that could not be read when its node began is looked at afresh.
+        ``log_dir``: as of :meth:`move_partition`; ``node``: as of :meth:`drain_node`, where several
+        nodes have a log dir at this path. Raises InvalidRequest where no node, or several, have
+        such a dir, or it still cannot be read. Of several at one path, all those are used, and
+        returned, that a look has found.
         """
         meant = meant_log_dir(log_dir)
+        key = None if node is None else self._key_of(node)
         known = self._ask_controller("the log dirs", ControllerStub.log_dirs)
+        ends_at_s = time.monotonic() + timeout_s
 
-        def order(node: str | None) -> str:
+        def order(node: str | None) -> LogDirDescription:
             ask = partial(ControllerStub.log_dir_online, log_dir=meant, node=node)
             command = once(ask, look_at="raylog log-dirs")
             return self._command(f"using {log_dir} again", command, CALL_TIMEOUT_S)
 
-        return online_again(meant, known, self._log_managers(), order)
+        used = online_again(meant, known, self._log_managers(), order, key)
+        while any(dir.waits_for for dir in used) and time.monotonic() < ends_at_s:
+            time.sleep(RETRY_INTERVAL_S)
+            ids = {dir.directory_id for dir in used}
+            used = [dir for id in sorted(ids) for dir in self.describe_log_dirs(id)]
+        return used
 
-    def log_dir_offline(self, log_dir: str, node: str | None = None) -> OfflineLogDir:
+    def _key_of(self, node: str) -> str:
+        """The key of the node that a person means. Raises InvalidRequest."""
+        nodes = self._ask_controller("the nodes", ControllerStub.describe_nodes)
+        key = meant_node(nodes, node)
+        if key is None:
+            raise no_such_node(node, [known.node for known in nodes])
+        return key
+
+    def log_dir_offline(self, log_dir: str, node: str | None = None) -> LogDirDescription:
         """Take a log dir out of use while everything else serves, to check or swap its disk.
 
         Its logs are closed in order, so nothing is recovered when :meth:`log_dir_online` brings it

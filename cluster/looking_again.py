@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from raylog.actors.errors import InvalidRequest, UnknownLogDir
 from raylog.actors.messages import LogDirStatus
@@ -18,6 +19,8 @@ from raylog.cluster.controller.spread import short_key
 from raylog.storage.errors import LogDirOffline, RaylogError
 
 logger = logging.getLogger(__name__)
+
+Ordered = TypeVar("Ordered")
 
 # A look at the log dirs of a node; one whose disk hangs is told from memory.
 TOLD_TIMEOUT_S = 5.0
@@ -41,40 +44,42 @@ def online_again(
     log_dir: str,
     known: Sequence[LogDirStatus],
     managers: Mapping[str, LogManagerStub],
-    order: Callable[[str | None], str],
-) -> str:
-    """The state of a log dir that is used again. Raises as ``order`` does.
+    order: Callable[[str | None], Ordered],
+    node: str | None = None,
+) -> list[Ordered]:
+    """Have a log dir used again; what ``order`` returns. Raises as that does.
 
-    ``order``: has the Controller use it again, at the node with this key; returns its state. None:
-    at the only node that has it. Another node may have a log dir at the same path. One that still
-    cannot be used is refused with InvalidRequest only where the Controller has none to use either.
+    ``order``: has the Controller use it again, at the node with this key; None: at the only node
+    that has it. ``node``: the key of its node; None: another node may have a log dir at the same
+    path. One that still cannot be used is refused with InvalidRequest only where the Controller has
+    none to use either.
     """
-    looked = look_again(log_dir, known, managers)
+    asked = {key: manager for key, manager in managers.items() if node in (None, key)}
+    looked = look_again(log_dir, known, asked)
     if looked.used:
-        states = _ordered(order, looked.used)
-        return "returning" if "returning" in states else states[0]
+        return _ordered(order, looked.used)
     try:
-        return order(None)
+        return [order(node)]
     except (InvalidRequest, LogDirOffline) as error:
         if looked.refused:
             raise InvalidRequest("log_dir", log_dir, _why(looked.refused)) from error
         raise
 
 
-def _ordered(order: Callable[[str | None], str], nodes: Sequence[str]) -> list[str]:
-    """The states at all of these nodes; each is ordered as soon as the Controller has heard of it.
+def _ordered(order: Callable[[str | None], Ordered], nodes: Sequence[str]) -> list[Ordered]:
+    """The answers for these nodes; each is ordered as soon as the Controller has heard of it.
 
     Raises the first problem, when every other node has its order.
     """
     deadline = time.monotonic() + HEARD_TIMEOUT_S
-    states: list[str] = []
+    answers: list[Ordered] = []
     problems: dict[str, RaylogError] = {}
     left = list(nodes)
     while left:
         unheard = []
         for node in left:
             try:
-                states.append(order(node))
+                answers.append(order(node))
                 problems.pop(node, None)
             except RaylogError as error:
                 problems[node] = error
@@ -87,7 +92,7 @@ def _ordered(order: Callable[[str | None], str], nodes: Sequence[str]) -> list[s
             time.sleep(RETRY_INTERVAL_S)
     for problem in problems.values():
         raise problem
-    return states
+    return answers
 
 
 def _is_unheard(error: RaylogError) -> bool:

@@ -127,6 +127,7 @@ class LogDir:
         """
         self.path, self._fs = os.path.abspath(path), fs
         self._damages: list[Damage] = []
+        self.is_new = False  # whether it was nobody's log dir before
         # What the file has, once it was read.
         make_usable(fs, self.path)
         self._lock = fs.lock(os.path.join(self.path, LOCK_FILE))
@@ -150,6 +151,7 @@ class LogDir:
                 raise IdentityMissing(self.path, use)
             meta = MetaProperties(cluster_id, node_id, random_id())
             write_meta(self._fs, self.path, meta)
+            self.is_new = True
         if meta.cluster_id != cluster_id:
             raise InconsistentClusterId(self.path, meta.cluster_id, cluster_id)
         return meta

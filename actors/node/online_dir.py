@@ -491,6 +491,7 @@ class OnlineDir:
             state="online",
             usable_bytes=usable_bytes,
             is_read_back=is_read_back,
+            is_new=self._log_dir.is_new,
         )
 
     def status(self, node_id: str, opening: Set[TopicPartition] | None = None) -> LogDirStatus:

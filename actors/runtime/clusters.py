@@ -16,7 +16,8 @@ Whose token is used: ``tokens.py``. Where this module starts Ray, Ray wants one.
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from typing import Any
 
 import ray
@@ -38,6 +39,8 @@ from raylog.actors.runtime.tokens import use_token_if_there, want_token
 from raylog.storage.errors import RaylogError
 
 _joining = threading.Lock()  # held by the thread that connects this process
+# Held while Ray begins or ends in this process, and by who must not meet that.
+_changing = threading.Lock()
 
 LOCAL = "local"  # Ray's word for a cluster of one's own
 PROBE_TIMEOUT_S = 5.0
@@ -98,6 +101,21 @@ def stay_joined(address: str | None) -> None:
             join_ray(address)
 
 
+@contextmanager
+def connected_throughout() -> Iterator[bool]:
+    """Whether this process is connected to Ray, and stays so in here.
+
+    False also while that begins or ends. Ray may end a process that uses it meanwhile.
+    """
+    if not _changing.acquire(blocking=False):
+        yield False
+        return
+    try:
+        yield is_connected()
+    finally:
+        _changing.release()
+
+
 def own_address() -> str:
     """The address of the Ray cluster that this process is connected to."""
     return str(ray.get_runtime_context().gcs_address)
@@ -126,7 +144,8 @@ def join_or_start_ray(address: str | None = None, options: Mapping[str, Any] | N
     settings.setdefault("include_dashboard", False)
     want_token()
     try:
-        ray.init(LOCAL, **settings)
+        with _changing:
+            ray.init(LOCAL, **settings)
     except (TypeError, ValueError, OSError):
         raise  # of an option, or of the disk
     except Exception as error:  # Ray raises no class of its own where its processes do not come up
@@ -136,7 +155,8 @@ def join_or_start_ray(address: str | None = None, options: Mapping[str, Any] | N
 
 def leave_ray() -> None:
     """Disconnect this process; a Ray cluster that it started ends."""
-    ray.shutdown()
+    with _changing:
+        ray.shutdown()
 
 
 def join_ray(address: str | None = None) -> str:
@@ -180,13 +200,13 @@ def join_ray_with(
         try:
             is_here = has_broker()
         except RaylogError:
-            ray.shutdown()
+            leave_ray()
             raise
         if is_here:
             if len(candidates) == 1:
                 return
             addresses.append(candidate)
-        ray.shutdown()
+        leave_ray()
     if not addresses:
         raise refusal or problem  # a cluster that refuses may have the broker
     if len(addresses) > 1:
@@ -227,7 +247,8 @@ def _join(address: str) -> None:
             raise RayNotFound(address, getattr(error, "strerror", None) or str(error)) from error
     use_token_if_there()
     try:
-        ray.init(address, log_to_driver=False, logging_level="ERROR")
+        with _changing:
+            ray.init(address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, AuthenticationError, RuntimeError, ValueError) as error:
         raise RayNotFound(address, _why_refused(error)) from error
 

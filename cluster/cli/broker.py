@@ -20,6 +20,12 @@ from raylog.cluster.cli.common import (
     tell,
 )
 from raylog.cluster.cli.interrupts import told_if_interrupted
+from raylog.cluster.cli.waiting import (
+    nodes_wait_for,
+    start_waits_for,
+    stop_waits_for,
+    told_while_waiting,
+)
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
@@ -114,6 +120,7 @@ def start(
         raise typer.BadParameter("--apply needs --config FILE: the whole config")
     quiet_ray()
     from raylog.actors.errors import BrokerNotFound
+    from raylog.cluster.broker import Broker
     from raylog.cluster.start import start as start_broker
 
     joined = _join(address)
@@ -124,7 +131,7 @@ def start(
         if apply:
             _apply(broker, given, compared)
         elif compared.changes:
-            note("nothing was changed: --apply gives the broker this config")
+            typer.echo("nothing was changed: --apply gives the broker this config")
             raise typer.Exit(1)
         return
     if apply:
@@ -132,7 +139,11 @@ def start(
     settings = _settings(config, setting or [], log_dir)
     if joined is None and log_dir:
         os.environ.pop("RAYLOG_LOG_DIRS", None)  # --log-dir overrides the shell's variable
-    with told_if_interrupted("the broker was not started"):
+    starting = Broker(namespace)
+    with (
+        told_if_interrupted("the broker was not started"),
+        told_while_waiting(lambda: start_waits_for(starting)),
+    ):
         broker = start_broker(
             config=settings,
             address=joined or "local",
@@ -170,7 +181,11 @@ def _compare(broker: "Broker", settings: dict[str, Any]) -> "AppliedConfig":
 
 def _apply(broker: "Broker", settings: dict[str, Any], compared: "AppliedConfig") -> None:
     """Give the config to the broker that runs, over the one that it was compared with."""
-    with told_if_interrupted("the config may be applied all the same; see `raylog health`"):
+    made_before = _new_log_dirs(broker)
+    with (
+        told_if_interrupted("the config may be applied all the same; see `raylog health`"),
+        told_while_waiting(lambda: nodes_wait_for(broker)),
+    ):
         applied = broker.apply_config(settings, if_version=compared.version)
     for name, why in applied.behind.items():
         note(f"{name} may not obey it yet: {why}")
@@ -181,6 +196,7 @@ def _apply(broker: "Broker", settings: dict[str, Any], compared: "AppliedConfig"
         )
     elif compared.changes:
         typer.echo("applied")
+    _tell_new([made for made in _new_log_dirs(broker) if made not in made_before])
 
 
 def _text(value: Any) -> str:
@@ -230,13 +246,33 @@ def _join(address: str | None) -> str | None:
 
 def _greet(broker: "Broker", where: str) -> None:
     typer.echo(f"broker {broker.cluster_id()} runs on {where} at {broker.address}")
+    _tell_new(_new_log_dirs(broker))
     tell(broker.health(), with_advice=True)
+
+
+def _new_log_dirs(broker: "Broker") -> list[str]:
+    """The log dirs that the nodes have made since they began, with the node's name."""
+    from raylog.cluster.controller.spread import short_key
+
+    return [
+        f"{path} of node {short_key(node.node)}"
+        for node in broker.describe_nodes()
+        for path in node.new_log_dirs
+    ]
+
+
+def _tell_new(log_dirs: list[str]) -> None:
+    """Name log dirs that were made: a mistyped path makes one, too."""
+    from raylog.cluster.naming import named
+
+    if log_dirs:
+        typer.echo(f"new, empty log dirs were made: {named(log_dirs)}")
 
 
 def _note_ignored_log_dirs(broker: "Broker") -> None:
     """Name the nodes on which the log dirs of the command do not count."""
     from raylog.cluster.controller.spread import short_key
-    from raylog.cluster.health.facts import named
+    from raylog.cluster.naming import named
 
     config = {entry.name: entry.value for entry in broker.broker_config()}
     wanted = set(config["log.dirs"])
@@ -298,7 +334,8 @@ def stop(address: Address = None, namespace: Namespace = NAMESPACE) -> None:
 
 
 def _stop(broker: "Broker") -> None:
-    clean = broker.stop()
+    with told_while_waiting(lambda: stop_waits_for(broker.namespace)):
+        clean = broker.stop()
     typer.echo(
         "stopped"
         if clean

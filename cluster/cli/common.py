@@ -60,6 +60,8 @@ Format = Annotated[
     ),
 ]
 TABLE = Output.table
+# Partitions that do not serve are named up to this many.
+NAMED_AT_MOST = 20
 # Width of a line on a terminal: longer than any path, so that no cell is shortened.
 MAX_WIDTH = 10_000
 
@@ -115,6 +117,21 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
 def note(text: str) -> None:
     """A line for the person at the terminal: it goes to stderr, not into the output."""
     typer.echo(text, err=True)
+
+
+def note_not_serving(not_serving: Mapping[str, str]) -> None:
+    """Name the partitions that do not serve, and why."""
+    for partition, why in list(not_serving.items())[:NAMED_AT_MOST]:
+        note(f"{partition} does not serve: {why}")
+    if len(not_serving) > NAMED_AT_MOST:
+        note(f"and {len(not_serving) - NAMED_AT_MOST} more; see `raylog health`")
+
+
+def note_silent(names: Sequence[str]) -> None:
+    """Say whose answers a command waits for."""
+    from raylog.cluster.naming import named
+
+    note(f"waiting: {named(names)} to answer")
 
 
 def note_stopped(nodes: "Iterable[NodeDescription]") -> None:
@@ -179,7 +196,7 @@ class Ago(int):
 
 def show_json(document: object) -> None:
     """One JSON document. Named tuples are objects with their fields' names."""
-    print(json.dumps(plain(document), indent=2))
+    print(json.dumps(plain(document), indent=2), flush=True)
 
 
 def plain(value: Any) -> Any:
@@ -196,10 +213,14 @@ def plain(value: Any) -> Any:
 
 
 def show(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """On a terminal, a table; in a pipe, tab-separated lines below a line of column names."""
+    """On a terminal, a table; in a pipe, tab-separated lines below a line of column names.
+
+    What is said on stderr after that comes after it, also where both go to one file.
+    """
     if not sys.stdout.isatty():
         for row in (columns, *rows):
             print("\t".join(map(_for_pipes, row)))
+        sys.stdout.flush()
         return
     from rich.console import Console
     from rich.table import Table

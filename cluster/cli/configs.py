@@ -20,6 +20,7 @@ from raylog.cluster.cli.common import (
     show_json,
 )
 from raylog.cluster.cli.interrupts import told_if_interrupted
+from raylog.cluster.cli.waiting import config_waits_for, told_while_waiting
 
 app = typer.Typer(
     help="Show or change the configuration.",
@@ -115,12 +116,12 @@ def set_keys(
     if both:
         raise typer.BadParameter(f"{both[0]} is both set and deleted")
     changes.update(dict.fromkeys(delete or []))
-    admin = admin_of(connected(address, namespace))
-    altering = admin.alter_configs(
+    broker = connected(address, namespace)
+    altering = admin_of(broker).alter_configs(
         {topic: changes}, validate_only=validate_only, timeout_s=OPEN_TIMEOUT_S
     )
     what = f"{topic} may be changed all the same; see `raylog config get {topic}`"
-    with told_if_interrupted(what):
+    with told_if_interrupted(what), told_while_waiting(lambda: config_waits_for(broker, topic)):
         described = altering[topic].result()
     own = " ".join(f"{key}={_text(value)}" for key, value in described.config.items()) or "-"
     typer.echo(f"{topic} can have: {own}" if validate_only else f"{topic}: {own}")

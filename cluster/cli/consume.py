@@ -136,7 +136,7 @@ def _consumer(
     from raylog.actors.errors import ConsumerWokenUp, ReadTimedOut
     from raylog.cluster.cli.silence import GIVE_UP_AFTER_S, Watch, watched, watching
     from raylog.cluster.client.consumer import Consumer
-    from raylog.cluster.health.facts import named
+    from raylog.cluster.naming import named
 
     asked = watched(connection)
     with Consumer(asked, auto_offset_reset="none") as consumer:  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """``raylog log-dirs`` and ``raylog partition move``: the disks and their partitions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,14 +17,18 @@ from raylog.cluster.cli.common import (
     connected,
     names_of,
     note,
+    note_not_serving,
     note_stopped,
     show,
     show_json,
 )
 from raylog.cluster.cli.interrupts import told_if_interrupted
+from raylog.cluster.cli.waiting import log_dir_waits_for, told_while_waiting
 
 if TYPE_CHECKING:
     from raylog.actors.messages import LogDirStatus
+    from raylog.cluster.broker import Broker
+    from raylog.cluster.controller.log_dir_states import LogDirDescription
 
 app = typer.Typer(help="Move partitions between the log dirs of their node.", no_args_is_help=True)
 dirs_app = typer.Typer(help="Show the log dirs of all nodes, or mend one.")
@@ -57,52 +62,88 @@ def log_dirs(
     note_stopped(nodes)
 
 
+LogDir = Annotated[
+    str,
+    typer.Argument(
+        metavar="LOG_DIR",
+        help="Path or directory id of a log dir. A relative path counts from the folder that "
+        "you are in; of another machine, give the whole path, or the id.",
+    ),
+]
+NodeOfDir = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NODE",
+        help="Its node, where several have a log dir at this path: label, Ray's id, or the "
+        "beginning of that.",
+    ),
+]
+
+
 @dirs_app.command()
 def online(
-    log_dir: Annotated[
-        str,
-        typer.Argument(
-            metavar="LOG_DIR",
-            help="Path or directory id of a log dir. A relative path counts from the folder that "
-            "you are in; of another machine, give the whole path, or the id.",
+    log_dir: LogDir,
+    node: NodeOfDir = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help="How long to wait until its partitions serve. It goes on all the same.",
         ),
-    ],
+    ] = 120,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Use a log dir again that was offline, when its disk is repaired.
 
     Also one that its node could not read when it began: the node looks at it afresh.
-    Its logs are read back from the disk first; then its partitions open. `raylog log-dirs` shows
-    how far that has come.
+    Its logs are read back from the disk first; then its partitions open. Returns when they serve.
+    Exit status 1: some do not serve, and why.
     """
     broker = connected(address, namespace)
-    with told_if_interrupted("the log dir may be used again all the same; see `raylog log-dirs`"):
-        state = broker.log_dir_online(log_dir)
-    if state == "returning":
-        typer.echo(f"{log_dir} is used again when its logs are read back from the disk")
+    what = "the log dir may be used again all the same; see `raylog log-dirs`"
+    with _told(broker, log_dir, what):
+        used = broker.log_dir_online(log_dir, node, timeout_s=timeout)
+    for dir in used:
+        _tell_used(dir)
+    if not all(_is_used(dir) for dir in used):
+        raise typer.Exit(1)
+
+
+def _is_used(dir: "LogDirDescription") -> bool:
+    return not (dir.why or dir.waits_for or dir.not_serving)
+
+
+def _tell_used(dir: "LogDirDescription") -> None:
+    """What has become of a log dir that is to be used again."""
+    if dir.waits_for:
+        note(
+            f"{dir.path} is not wholly in use yet: {dir.waits_for}. It goes on by itself; the same "
+            "command waits again"
+        )
+    elif dir.why:
+        note(f"{dir.path} is not in use: {dir.why}")
     else:
-        typer.echo(f"{log_dir} is {state}")
+        note_not_serving(dir.not_serving)
+    count = dir.serving + len(dir.not_serving)
+    typer.echo(f"{dir.path} is {dir.state}; {dir.serving} of its {count} partitions serve")
+
+
+@contextmanager
+def _told(broker: "Broker", log_dir: str, if_interrupted: str) -> Iterator[None]:
+    """Say what the order for the log dir waits for, and what becomes of it after a signal."""
+    with (
+        told_if_interrupted(if_interrupted),
+        told_while_waiting(lambda: log_dir_waits_for(broker, log_dir)),
+    ):
+        yield
 
 
 @dirs_app.command()
 def offline(
-    log_dir: Annotated[
-        str,
-        typer.Argument(
-            metavar="LOG_DIR",
-            help="Path or directory id of a log dir. A relative path counts from the folder that "
-            "you are in; of another machine, give the whole path, or the id.",
-        ),
-    ],
-    node: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NODE",
-            help="Its node, where several have a log dir at this path: label, Ray's id, or the "
-            "beginning of that.",
-        ),
-    ] = None,
+    log_dir: LogDir,
+    node: NodeOfDir = None,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
@@ -113,7 +154,7 @@ def offline(
     that the Controller writes, and for the last one of a node: stop the broker, or the node.
     """
     broker = connected(address, namespace)
-    with told_if_interrupted("it goes offline all the same; see `raylog log-dirs`"):
+    with _told(broker, log_dir, "it goes offline all the same; see `raylog log-dirs`"):
         taken = broker.log_dir_offline(log_dir, node)
     if taken.waits_for:
         note(
@@ -121,7 +162,7 @@ def offline(
             "command waits again"
         )
         raise typer.Exit(1)
-    back = f"`raylog log-dirs online {taken.directory_id}` brings it back"
+    back = f"`raylog log-dirs online {taken.argument}` brings it back"
     typer.echo(f"{taken.path} is offline ({taken.why}), and not in use; {back}")
     if taken.was_clean is False:
         note("not all of its logs were closed in order: these are recovered when it is back")
@@ -220,6 +261,8 @@ def move(
     clients wait only while the last part is copied.
     """
     broker = connected(address, namespace)
-    with told_if_interrupted(f"the move may go on; see `raylog topic describe {topic}`"):
+    what = f"the move may go on; see `raylog topic describe {topic}`"
+    to_be = f"{topic}-{partition} to be copied to {log_dir}, and opened there"
+    with told_if_interrupted(what), told_while_waiting(lambda: to_be):
         moved = broker.move_partition(topic, partition, log_dir)
     typer.echo(f"{topic}-{partition} is in {moved.folder}")

@@ -17,6 +17,7 @@ from raylog.cluster.cli.common import (
     Output,
     connected,
     note,
+    note_silent,
     show_json,
 )
 
@@ -49,7 +50,7 @@ def health(
     from raylog.cluster.health.findings import findings, notes
     from raylog.cluster.health.gathering import gather_facts
 
-    facts = gather_facts(connected(address, namespace).namespace)
+    facts = gather_facts(connected(address, namespace).namespace, tell=note_silent)
     problems, infos = findings(facts), notes(facts)
     if errors_only:
         problems, infos = [finding for finding in problems if finding.severity == "error"], []

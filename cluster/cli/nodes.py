@@ -1,5 +1,7 @@
 """``raylog node``: look at the nodes, and operate one of them while the rest serves."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,12 +15,15 @@ from raylog.cluster.cli.common import (
     Output,
     connected,
     note,
+    note_not_serving,
     show,
     show_json,
 )
 from raylog.cluster.cli.interrupts import told_if_interrupted
+from raylog.cluster.cli.waiting import node_waits_for, told_while_waiting
 
 if TYPE_CHECKING:
+    from raylog.cluster.broker import Broker
     from raylog.cluster.controller.node_states import NodeDescription
 
 app = typer.Typer(
@@ -36,8 +41,6 @@ COLUMNS = (
     "node id",
     "why",
 )
-# Partitions that do not serve after a start are named up to this many.
-NAMED_AT_MOST = 20
 
 Node = Annotated[
     str,
@@ -100,7 +103,8 @@ def drain(
     Partitions are not moved to other nodes.
     """
     broker = connected(address, namespace)
-    with told_if_interrupted("the node may be drained all the same; see `raylog node list`"):
+    what = "the node may be drained all the same; see `raylog node list`"
+    with _told(broker, node, what):
         drained = broker.drain_node(node, undo=undo)
     _fail_if_waiting(drained)
     name = _name(drained)
@@ -121,7 +125,7 @@ def stop(node: Node, address: Address = None, namespace: Namespace = NAMESPACE) 
     from raylog.cluster.controller.spread import NODE_ID_CHARS
 
     broker = connected(address, namespace)
-    with told_if_interrupted("the stop goes on; see `raylog node list`"):
+    with _told(broker, node, "the stop goes on; see `raylog node list`"):
         stopped = broker.stop_node(node)
     _fail_if_waiting(stopped)
     name = _name(stopped)
@@ -142,22 +146,28 @@ def start(node: Node, address: Address = None, namespace: Namespace = NAMESPACE)
     Exit status 1: some do not serve, and why.
     """
     broker = connected(address, namespace)
-    with told_if_interrupted("the start goes on; see `raylog node list`"):
+    with _told(broker, node, "the start goes on; see `raylog node list`"):
         started = broker.start_node(node)
-    away = list(started.not_serving.items())
-    for partition, why in away[:NAMED_AT_MOST]:
-        note(f"{partition} does not serve: {why}")
-    if len(away) > NAMED_AT_MOST:
-        note(f"and {len(away) - NAMED_AT_MOST} more; see `raylog health`")
+    note_not_serving(started.not_serving)
     if started.node_id is None:
         note(f"node {_name(started)} is away; it is used when it is back")
-        if away:
+        if started.not_serving:
             raise typer.Exit(1)
         return
     _fail_if_waiting(started)
     typer.echo(f"node {_name(started)} serves {started.serving} of {started.wanted} partitions")
-    if away:
+    if started.not_serving:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _told(broker: "Broker", node: str, if_interrupted: str) -> Iterator[None]:
+    """Say what the order for the node waits for, and what becomes of it after a signal."""
+    with (
+        told_if_interrupted(if_interrupted),
+        told_while_waiting(lambda: node_waits_for(broker, node)),
+    ):
+        yield
 
 
 def _fail_if_waiting(node: "NodeDescription") -> None:

@@ -152,7 +152,7 @@ class Watch:
 
     def look(self) -> None:
         """Name those who have fallen silent since the last look."""
-        from raylog.cluster.health.facts import named
+        from raylog.cluster.naming import named
 
         silent = self._watched.silent(TOLD_AFTER_S)
         new = [who for who in silent if who not in self._told]

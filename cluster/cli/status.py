@@ -15,6 +15,7 @@ from raylog.cluster.cli.common import (
     Namespace,
     Output,
     connected,
+    note_silent,
     note_stopped,
     show,
     show_json,
@@ -53,7 +54,7 @@ def status(
     from raylog.cluster.health.gathering import gather_facts
 
     broker = connected(address, namespace)
-    facts = gather_facts(namespace)
+    facts = gather_facts(namespace, tell=note_silent)
     partitions = sorted(facts.partitions, key=_by_topic_and_number)
     if output is Output.json:
         show_json(_document(broker, facts, partitions))

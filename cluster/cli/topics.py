@@ -6,7 +6,7 @@ and the exit status is 1.
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -33,6 +33,7 @@ from raylog.cluster.cli.common import (
 from raylog.cluster.cli.interrupts import told_if_interrupted
 from raylog.cluster.cli.metadata import ConfigFile, LogDirs, RayToAsk, metadata_work
 from raylog.cluster.cli.places import Offset, Place, place_of
+from raylog.cluster.cli.waiting import told_while_waiting, topic_waits_for
 from raylog.storage.errors import RaylogError
 
 if TYPE_CHECKING:
@@ -93,15 +94,17 @@ def create(
     from raylog.cluster.admin import NewTopic
 
     settings = pairs(config or [])
-    admin = admin_of(connected(address, namespace))
+    broker = connected(address, namespace)
+    admin = admin_of(broker)
     futures = admin.create_topics(
         [NewTopic(topic, partitions, settings) for topic in dict.fromkeys(topics)],
         validate_only=validate_only,
         timeout_s=WORK_TIMEOUT_S,
     )
-    told = Told("topics may be created all the same; see `raylog topic list`")
+    what = "topics may be created all the same; see `raylog topic list`"
+    told = Told(what, lambda topic: topic_waits_for(broker, topic))
     for topic, future in futures.items():
-        error = told.wait(future)
+        error = told.wait(topic, future)
         # not one with another name that is too similar
         is_there = isinstance(error, TopicExists) and error.existing == topic
         if if_not_exists and is_there:
@@ -307,11 +310,14 @@ def add_partitions(
     """
     from raylog.actors.runtime.calls import WORK_TIMEOUT_S
 
-    admin = admin_of(connected(address, namespace))
-    extending = admin.add_partitions(
+    broker = connected(address, namespace)
+    extending = admin_of(broker).add_partitions(
         {topic: total}, validate_only=validate_only, timeout_s=WORK_TIMEOUT_S
     )
-    with told_if_interrupted("partitions may be added all the same; see `raylog topic describe`"):
+    with (
+        told_if_interrupted("partitions may be added all the same; see `raylog topic describe`"),
+        told_while_waiting(lambda: topic_waits_for(broker, topic)),
+    ):
         extended = extending[topic].result()
     typer.echo(
         f"{topic} can have {total} partitions"
@@ -431,7 +437,8 @@ def delete(topics: Names, address: Address = None, namespace: Namespace = NAMESP
     from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
 
     admin = admin_of(connected(address, namespace))
-    told = Told("topics may be deleted all the same; see `raylog topic list`")
+    what = "topics may be deleted all the same; see `raylog topic list`"
+    told = Told(what, lambda topic: f"the folders of {topic} to be removed")
     for topic, future in admin.delete_topics(
         dict.fromkeys(topics), timeout_s=OPEN_TIMEOUT_S
     ).items():
@@ -443,18 +450,26 @@ def delete(topics: Names, address: Address = None, namespace: Namespace = NAMESP
 class Told:
     """The answers for several topics: errors are told as they come, each with one line."""
 
-    def __init__(self, if_interrupted: str = "nothing was changed") -> None:
-        """``if_interrupted``: what is said of the requests then."""
+    def __init__(
+        self,
+        if_interrupted: str = "nothing was changed",
+        waits_for: Callable[[str], str] = lambda _: "",
+    ) -> None:
+        """``if_interrupted``: what is said of the requests then. ``waits_for``: of a topic."""
         self._has_errors, self._if_interrupted = False, if_interrupted
+        self._waits_for = waits_for
 
-    def wait(self, future: "Future[Any]") -> BaseException | None:
+    def wait(self, subject: str, future: "Future[Any]") -> BaseException | None:
         """Wait for an answer; its error. Ctrl-C and SIGTERM end the command."""
-        with told_if_interrupted(self._if_interrupted):
+        with (
+            told_if_interrupted(self._if_interrupted),
+            told_while_waiting(lambda: self._waits_for(subject)),
+        ):
             return future.exception()
 
     def well(self, subject: str, future: "Future[Any]") -> bool:
         """Wait for an answer; whether it is no error."""
-        self.wait(future)
+        self.wait(subject, future)
         try:
             future.result()
         except RaylogError as error:

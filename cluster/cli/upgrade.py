@@ -17,6 +17,7 @@ from raylog.cluster.cli.common import (
     show_json,
 )
 from raylog.cluster.cli.interrupts import told_if_interrupted
+from raylog.cluster.cli.waiting import told_while_waiting
 
 if TYPE_CHECKING:
     from raylog.actors.levels import Levels
@@ -107,7 +108,10 @@ def restart_controller(address: Address = None, namespace: Namespace = NAMESPACE
     from raylog.cluster.upgrading import restart_controller as restart
 
     broker = connected(address, namespace)
-    with told_if_interrupted("it restarts all the same; see `raylog upgrade status`"):
+    with (
+        told_if_interrupted("it restarts all the same; see `raylog upgrade status`"),
+        told_while_waiting(lambda: "another Controller to answer"),
+    ):
         now = restart(broker)
     typer.echo(f"the Controller runs raylog {now.release} on node {short_key(now.controller)}")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from raylog.actors.errors import InvalidRequest, NoLogDirs, OlderMetadata
+from raylog.actors.errors import NoLogDirs, OlderMetadata
 from raylog.actors.messages import ConfigEntry, LogDirStatus
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S, WORK_TIMEOUT_S
@@ -31,6 +31,7 @@ from raylog.cluster.controller.commands import (
     MovePartition,
     StartNode,
     StopNode,
+    is_meant,
     wanted_state,
 )
 from raylog.cluster.controller.config_changes import AppliedConfig
@@ -42,7 +43,7 @@ from raylog.cluster.controller.describe import (
 from raylog.cluster.controller.events import Asked
 from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.instructions import Altered, Answered, Applied
-from raylog.cluster.controller.leaving_dirs import OfflineLogDir, describe_offline
+from raylog.cluster.controller.log_dir_states import LogDirDescription, describe_log_dir
 from raylog.cluster.controller.meters import numbers
 from raylog.cluster.controller.node_states import (
     NodeDescription,
@@ -50,6 +51,7 @@ from raylog.cluster.controller.node_states import (
     describe_node_list,
     key_of,
     keys_of,
+    no_such_node,
     not_serving,
     replaced,
 )
@@ -109,6 +111,15 @@ class Lookups:
 
     def log_dirs(self) -> list[LogDirStatus]:
         return describe.describe_log_dirs(self._snapshot())
+
+    def describe_log_dirs(self, log_dir: str) -> list[LogDirDescription]:
+        """The log dirs of this path, or of this directory id."""
+        snapshot = self._snapshot()
+        return [
+            describe_log_dir(snapshot, record.directory_id)
+            for record in snapshot.desired.dirs.values()
+            if is_meant(record, log_dir)
+        ]
 
     def metadata_copies(self) -> tuple[CopyStatus, ...]:
         """The copies of the metadata, the Controller's own log first."""
@@ -307,8 +318,8 @@ class Commanding:
         assert isinstance(record, PartitionRecord), record
         return describe.describe_partition(self._snapshot(), record)
 
-    def log_dir_online(self, log_dir: str, node: str | None = None) -> str:
-        """Use a log dir again that was offline; returns its state.
+    def log_dir_online(self, log_dir: str, node: str | None = None) -> LogDirDescription:
+        """Use a log dir again that was offline; returns at once with what that needs.
 
         It is ``returning`` until its logs were read back from the disk. ``log_dir``: a path or a
         directory id. ``node``: the key of its node. Raises LogDirOffline for one that no node could
@@ -321,9 +332,9 @@ class Commanding:
             why = describe.why_unread(self._snapshot(), record)
             if why is not None:
                 raise LogDirOffline(record.path, why)
-        return record.state
+        return describe_log_dir(self._snapshot(), record.directory_id)
 
-    def log_dir_offline(self, log_dir: str, node: str | None = None) -> OfflineLogDir:
+    def log_dir_offline(self, log_dir: str, node: str | None = None) -> LogDirDescription:
         """Take a log dir out of use in order; returns when its disk can be taken out.
 
         Or when nobody can tell when it can be: ``waits_for`` of the answer says what is missing. It
@@ -335,10 +346,7 @@ class Commanding:
         command = LogDirOut(log_dir=log_dir, node=key)
         record = self._ask(command, f"taking {log_dir} offline", WORK_TIMEOUT_S)
         assert isinstance(record, DirRecord), record
-        snapshot = self._snapshot()
-        return describe_offline(
-            snapshot.desired, snapshot.observed, record.directory_id, snapshot.now_ms
-        )
+        return describe_log_dir(self._snapshot(), record.directory_id)
 
     def drain_node(self, node: str, is_undone: bool = False) -> NodeDescription:
         """Give a node no new partition, or give it some again. ``node``: as of ``key_of``.
@@ -378,12 +386,7 @@ class Commanding:
         snapshot = self._snapshot()
         key = key_of(snapshot, name, is_start=is_start)
         if key is None:
-            known = ", ".join(short_key(known) for known in sorted(keys_of(snapshot)))
-            why = (
-                "is no node of this broker, or the beginning of several ids; its nodes are: "
-                f"{known or 'none'}. See `raylog node list`"
-            )
-            raise InvalidRequest("node", name, why)
+            raise no_such_node(name, keys_of(snapshot))
         return key
 
     def _operate(self, command: DrainNode | StopNode | StartNode, key: str) -> NodeDescription:

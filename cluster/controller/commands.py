@@ -425,7 +425,7 @@ class Commands:
         own = self._desired.dirs_of(node)
         usable = [entry for entry in own if entry.state == "online"]
         for entry in usable:
-            if _is_meant(entry, log_dir):
+            if is_meant(entry, log_dir):
                 return entry.directory_id
         listed = ", ".join(f"{entry.path} ({entry.directory_id})" for entry in usable)
         why = f"is not a usable log dir of the partition's node; usable: {listed}"
@@ -493,7 +493,7 @@ class Commands:
         """
         seen = self._observed.get(meant.node)
         for entry in () if seen is None or seen.report is None else seen.report.dirs:
-            if entry.directory_id is None and _is_meant(meant, entry.path):
+            if entry.directory_id is None and is_meant(meant, entry.path):
                 raise LogDirOffline(entry.path, entry.why)
 
     def log_dir(self, command: LogDirOnline | LogDirOut) -> DirRecord:
@@ -501,7 +501,7 @@ class Commands:
         meant = [
             entry
             for entry in self._desired.dirs.values()
-            if _is_meant(entry, command.log_dir) and command.node in (None, entry.node)
+            if is_meant(entry, command.log_dir) and command.node in (None, entry.node)
         ]
         if not meant:
             state = "offline" if isinstance(command, LogDirOnline) else "online"
@@ -516,9 +516,10 @@ class Commands:
             return self._in_place(command, meant)
         if len(meant) > 1:
             ids = ", ".join(f"{e.directory_id} of node {short_key(e.node)}" for e in meant)
-            why = f"is the path of several log dirs ({ids}); give the directory id of one of them"
-            if isinstance(command, LogDirOut):
-                why += ", or its node"
+            why = (
+                f"is the path of several log dirs ({ids}); give the directory id of one of them, "
+                "or its node"
+            )
             raise InvalidRequest("log_dir", command.log_dir, why)
         return meant[0]
 
@@ -640,7 +641,8 @@ def next_producer_ids(desired: Desired) -> ProducerIdsRecord:
     return ProducerIdsRecord(epoch=desired.controller_epoch, next_id=next_id)
 
 
-def _is_meant(entry: DirRecord, log_dir: str) -> bool:
+def is_meant(entry: DirRecord, log_dir: str) -> bool:
+    """Whether a log dir has this path, or this directory id."""
     if log_dir == entry.directory_id:
         return True
     return os.path.normpath(log_dir) == os.path.normpath(entry.path)

@@ -51,8 +51,8 @@ from raylog.cluster.controller.events import Refused, Reported
 from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.home import Known, Wanted, begin_home, known_by
 from raylog.cluster.controller.kept_log_dirs import KeptLogDirs
-from raylog.cluster.controller.leaving_dirs import OfflineLogDir
 from raylog.cluster.controller.lives import Lives, begin_again
+from raylog.cluster.controller.log_dir_states import LogDirDescription
 from raylog.cluster.controller.node_states import NodeDescription
 from raylog.cluster.controller.ray_reach import RayNotes, RayReach
 from raylog.cluster.controller.settings import broker_entries
@@ -317,11 +317,11 @@ class ControllerImpl:
         return self._running().commanding.cancel_move(name, number)
 
     @ray.method(concurrency_group="commands")
-    def log_dir_online(self, log_dir: str, node: str | None = None) -> str:
+    def log_dir_online(self, log_dir: str, node: str | None = None) -> LogDirDescription:
         return self._running().commanding.log_dir_online(log_dir, node)
 
     @ray.method(concurrency_group="moves")
-    def log_dir_offline(self, log_dir: str, node: str | None = None) -> OfflineLogDir:
+    def log_dir_offline(self, log_dir: str, node: str | None = None) -> LogDirDescription:
         return self._running().commanding.log_dir_offline(log_dir, node)
 
     @ray.method(concurrency_group="moves")
@@ -398,6 +398,11 @@ class ControllerImpl:
     def log_dirs(self) -> list[LogDirStatus]:
         """Every log dir that the nodes reported. The LogManagers know more of their own."""
         return self._running().lookups.log_dirs()
+
+    @ray.method(concurrency_group="lookups")
+    def describe_log_dirs(self, log_dir: str) -> list[LogDirDescription]:
+        """The log dirs of this path, or of this directory id."""
+        return self._running().lookups.describe_log_dirs(log_dir)
 
     @ray.method(concurrency_group="lookups")
     def problems(self) -> dict[str, str]:

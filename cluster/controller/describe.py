@@ -24,12 +24,13 @@ from raylog.actors.control import DirReport, LogId, LogReport, Report
 from raylog.actors.errors import NotLeader, UnknownTopicOrPartition
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.places import READING_BACK
+from raylog.actors.node.places import NOT_IN_ORDER, READING_BACK
 from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.displaced import displacing, way_back
 from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
+from raylog.cluster.controller.log_dir_names import argument_for
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import DirRecord, PartitionRecord, TopicRecord
 from raylog.cluster.controller.settings import conflict
@@ -67,10 +68,10 @@ UPKEEP_PATIENCE_MS = 30_000
 # What to do about a log dir that is offline.
 ONLINE_AGAIN = (
     "repair the disk, or replace it and restore a copy, then run `raylog log-dirs online "
-    "{directory_id}`; its logs are read back from the disk first"
+    "{argument}`; its logs are read back from the disk first"
 )
 # The same where an operator has taken it out of use.
-USED_AGAIN = "`raylog log-dirs online {directory_id}` brings it back"
+USED_AGAIN = "`raylog log-dirs online {argument}` brings it back"
 # The same where its node could not read it when it began, so that its id is not known.
 LOOK_AGAIN = (
     "mend that (a disk that has failed: repair it, or replace it and restore a copy), then run "
@@ -638,13 +639,13 @@ def why_unread(snapshot: Snapshot, record: DirRecord) -> str | None:
 
 def _used_again(snapshot: Snapshot, record: DirRecord) -> str:
     if record.state == "returning":
-        return TRIED_AGAIN if _is_unread(record, _reported(snapshot, record)) else READ_BACK
+        return TRIED_AGAIN if is_unread(snapshot, record) else READ_BACK
     if _is_taken_offline(record):
-        return USED_AGAIN.format(directory_id=record.directory_id)
+        return USED_AGAIN.format(argument=argument_for(snapshot.desired, record))
     other = _in_its_place(snapshot, record)
     if other is not None:
         return way_back(snapshot.desired, snapshot.observed, record, other)
-    return ONLINE_AGAIN.format(directory_id=record.directory_id)
+    return ONLINE_AGAIN.format(argument=argument_for(snapshot.desired, record))
 
 
 def _reported(snapshot: Snapshot, record: DirRecord) -> str | None:
@@ -670,12 +671,25 @@ def _why_returning(record: DirRecord, reported: str | None) -> str:
     return f"{NOT_READ_BACK}: {reported}" if _is_unread(record, reported) else READING_BACK
 
 
+def why_not_used(snapshot: Snapshot, record: DirRecord) -> str:
+    """Why nothing in a log dir is used; empty if it is."""
+    if record.state in ("offline", "returning"):
+        return _why_offline(record, _reported(snapshot, record)) or ""
+    return why_unread(snapshot, record) or ""
+
+
+def is_unread(snapshot: Snapshot, record: DirRecord) -> bool:
+    """Whether a log dir is to be used again, and its logs cannot be read back."""
+    return record.state == "returning" and _is_unread(record, _reported(snapshot, record))
+
+
 def _is_unread(record: DirRecord, reported: str | None) -> bool:
     """Whether the logs of a dir that is to be used again cannot be read back.
 
     ``reported``: why it is offline. Before its node has heard of the order, that is as before.
     """
-    return reported not in (None, "", READING_BACK, record.why)
+    before = (record.why, record.why + NOT_IN_ORDER)
+    return reported not in (None, "", READING_BACK, *before)
 
 
 def without_upkeep(observed: Mapping[str, Observed]) -> set[str]:

@@ -11,10 +11,10 @@
 What a node shall be is a record; the rest of this follows from what it reports. Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
-from raylog.actors.errors import NodeOrderReplaced
+from raylog.actors.errors import InvalidRequest, NodeOrderReplaced
 from raylog.cluster.controller.describe import (
     BEING_CREATED,
     BEING_OPENED,
@@ -25,6 +25,7 @@ from raylog.cluster.controller.describe import (
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import NodeState as WantedState
 from raylog.cluster.controller.spread import NODE_ID_CHARS, SHORT_KEY_CHARS, short_key
+from raylog.cluster.naming import named
 from raylog.storage.errors import RaylogError
 from raylog.storage.wire import message
 
@@ -49,7 +50,7 @@ class NodeDescription(NamedTuple):
     stopped; None where it was not, or where nobody knows. ``waits_for``: what the last drain, stop
     or start still needs; empty if nothing. ``closing_ms``: for so long it has said that it closes
     its logs; 0 where it does not. ``not_serving``: partition -> why it does not serve;
-    only ``Broker.start_node`` tells it.
+    only ``Broker.start_node`` tells it. ``new_log_dirs``: those that this life has made, empty.
     """
 
     node: str
@@ -66,6 +67,7 @@ class NodeDescription(NamedTuple):
     waits_for: str = ""
     closing_ms: int = 0
     not_serving: Mapping[str, str] = {}
+    new_log_dirs: tuple[str, ...] = ()
 
 
 # -- what a change still needs ---------------------------------------------------------------------
@@ -98,15 +100,24 @@ def _until_stopped(snapshot: Snapshot, key: str, seen: Observed) -> str:
 
 
 def _closing(seen: Observed) -> str:
-    serving = sum(entry.state == "serving" for logs in seen.logs.values() for entry in logs)
-    return f"{_partitions(serving)} to be closed"
+    serving = [
+        str(entry.partition)
+        for logs in seen.logs.values()
+        for entry in logs
+        if entry.state == "serving"
+    ]
+    return f"{named(sorted(serving)) or 'its log dirs'} to be closed"
 
 
 def _until_drained(snapshot: Snapshot, key: str) -> str:
     """What it was to make before the drain was ordered is still made."""
     desired = snapshot.desired
-    creating = sum(desired.partitions[log].state == "creating" for log in desired.logs_at(key))
-    return f"{_partitions(creating)} being created there" if creating else ""
+    creating = [
+        str(log.partition)
+        for log in desired.logs_at(key)
+        if desired.partitions[log].state == "creating"
+    ]
+    return f"{named(sorted(creating))} to be created there" if creating else ""
 
 
 def _until_started(snapshot: Snapshot, key: str, seen: Observed) -> str:
@@ -114,8 +125,12 @@ def _until_started(snapshot: Snapshot, key: str, seen: Observed) -> str:
         return _until_begun(snapshot, seen)
     if seen.is_suspect(snapshot.now_ms):
         return "its LogManager does not answer"
-    opening = sum(why in (BEING_OPENED, BEING_CREATED) for why in _problems(snapshot, key).values())
-    return f"{_partitions(opening)} being opened" if opening else ""
+    opening = [
+        name
+        for name, why in _problems(snapshot, key).items()
+        if why in (BEING_OPENED, BEING_CREATED)
+    ]
+    return f"{named(sorted(opening))} to be opened" if opening else ""
 
 
 def _until_begun(snapshot: Snapshot, seen: Observed) -> str:
@@ -141,10 +156,6 @@ def replaced(
         return None
     node = describe_node(snapshot, key, problems or {})
     return NodeOrderReplaced(short_key(key), ordered, node.state)
-
-
-def _partitions(count: int) -> str:
-    return "1 partition is" if count == 1 else f"{count} partitions are"
 
 
 def not_serving(snapshot: Snapshot, key: str) -> dict[str, str]:
@@ -200,6 +211,9 @@ def describe_node(
         closing_ms=0
         if seen is None or seen.ending_ms is None
         else snapshot.now_ms - seen.ending_ms,
+        new_log_dirs=()
+        if report is None
+        else tuple(entry.path for entry in report.dirs if entry.is_new),
     )
 
 
@@ -244,6 +258,25 @@ def key_of(snapshot: Snapshot, name: str, *, is_start: bool = False) -> str | No
             return name if name in snapshot.desired.nodes else None
         return _key_in({*keys_of(snapshot), *snapshot.desired.nodes}, snapshot, name)
     return key
+
+
+def meant_node(nodes: Iterable[NodeDescription], name: str) -> str | None:
+    """As ``key_of``, of nodes that were described."""
+    known = list(nodes)
+    if any(node.node == name for node in known):
+        return name
+    meant = {node.node for node in known if name and (node.node_id or node.node).startswith(name)}
+    return meant.pop() if len(meant) == 1 else None
+
+
+def no_such_node(name: str, keys: Iterable[str]) -> InvalidRequest:
+    """That none of these nodes is meant, or several are."""
+    known = ", ".join(short_key(key) for key in sorted(keys))
+    why = (
+        "is no node of this broker, or the beginning of several ids; its nodes are: "
+        f"{known or 'none'}. See `raylog node list`"
+    )
+    return InvalidRequest("node", name, why)
 
 
 def _key_in(keys: set[str], snapshot: Snapshot, name: str) -> str | None:

@@ -21,7 +21,7 @@ from raylog.cluster.controller.describe import (
     TopicDescription,
 )
 from raylog.cluster.controller.following import CopyStatus
-from raylog.cluster.controller.leaving_dirs import OfflineLogDir
+from raylog.cluster.controller.log_dir_states import LogDirDescription
 from raylog.cluster.controller.node_states import NodeDescription
 from raylog.cluster.controller.upgrade import UpgradeStatus
 from raylog.storage.errors import RaylogError
@@ -79,11 +79,14 @@ class ControllerStub:
     def log_dirs(self) -> Call[list[LogDirStatus]]:
         return Call(self.handle.log_dirs.remote(), "the log dirs")
 
-    def log_dir_online(self, log_dir: str, node: str | None = None) -> Call[str]:
+    def describe_log_dirs(self, log_dir: str) -> Call[list[LogDirDescription]]:
+        return Call(self.handle.describe_log_dirs.remote(log_dir), f"the log dir {log_dir}")
+
+    def log_dir_online(self, log_dir: str, node: str | None = None) -> Call[LogDirDescription]:
         call = self.handle.log_dir_online.remote(log_dir, node)
         return Call(call, f"using {log_dir} again")
 
-    def log_dir_offline(self, log_dir: str, node: str | None = None) -> Call[OfflineLogDir]:
+    def log_dir_offline(self, log_dir: str, node: str | None = None) -> Call[LogDirDescription]:
         call = self.handle.log_dir_offline.remote(log_dir, node)
         return Call(call, f"taking {log_dir} offline")
 

@@ -1,7 +1,7 @@
 """What is known of a broker (``Facts``), and what follows from it (``Finding``)."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,8 +19,6 @@ from raylog.cluster.controller.node_states import NodeDescription
 from raylog.cluster.controller.spread import short_key
 
 ERROR, WARNING, INFO = "error", "warning", "info"
-# Partitions that one finding names at most.
-NAMED_AT_MOST = 5
 
 
 class Finding(NamedTuple):
@@ -153,12 +151,3 @@ class Facts:
                 )
             )
         return silent
-
-
-def named(names: Iterable[str]) -> str:
-    """``t-0, t-1 and 3 more``."""
-    listed = list(names)
-    left = len(listed) - NAMED_AT_MOST
-    return (
-        ", ".join(listed) if left <= 0 else ", ".join(listed[:NAMED_AT_MOST]) + f" and {left} more"
-    )

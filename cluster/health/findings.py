@@ -24,7 +24,7 @@ from raylog.cluster.controller.describe import (
     UPKEEP_OF,
 )
 from raylog.cluster.controller.spread import short_key
-from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding, named
+from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding
 from raylog.cluster.health.log_dirs import (
     is_taken_offline,
     log_dir_todo,
@@ -34,6 +34,7 @@ from raylog.cluster.health.log_dirs import (
 )
 from raylog.cluster.health.metadata import metadata, one_copy, unfinished_metadata
 from raylog.cluster.health.recovery import damaged, gaps, mended, recovering, set_aside
+from raylog.cluster.naming import named
 
 # Upkeep is late if it is this much overdue after so many missed rounds: a round may take long.
 LATE_MS = 600_000

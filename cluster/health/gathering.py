@@ -5,12 +5,12 @@ one that is stuck must not hide the others.
 """
 
 import time
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from raylog.actors.errors import ActorAway
 from raylog.actors.messages import ActorProcess
-from raylog.actors.runtime.calls import Call, gather
+from raylog.actors.runtime.calls import Call, answered, gather
 from raylog.actors.runtime.handles import find, running
 from raylog.actors.runtime.names import COMPACTION, CONTROLLER, LOG, LOG_MANAGER, RETENTION
 from raylog.actors.runtime.ray_private import process_of
@@ -21,6 +21,7 @@ from raylog.actors.runtime.stubs import (
     RetentionActorStub,
 )
 from raylog.cluster.controller.describe import merged_log_dirs
+from raylog.cluster.controller.spread import short_key
 from raylog.cluster.controller.stub import ControllerStub
 from raylog.cluster.health.facts import Facts
 from raylog.storage.errors import RaylogError
@@ -28,13 +29,26 @@ from raylog.storage.names import parse_folder
 
 # Of each of the two rounds of questions. An actor that is well answers in milliseconds.
 ROUND_TIMEOUT_S = 3.0
+# Who is silent for so long is told.
+TOLD_AFTER_S = 2.0
 
 Key = TypeVar("Key", bound=Hashable)
 Question = tuple[str, str]  # an actor's name, and the method that it is asked
 
 
-def gather_facts(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
-    """What can be seen of a broker within about twice ``timeout_s``."""
+def ignore(_: object) -> None:
+    """Where nobody is told."""
+
+
+def gather_facts(
+    namespace: str,
+    timeout_s: float = ROUND_TIMEOUT_S,
+    tell: Callable[[list[str]], object] = ignore,
+) -> Facts:
+    """What can be seen of a broker within about twice ``timeout_s``.
+
+    ``tell``: told, after two seconds of silence, who has not answered yet.
+    """
     handles: dict[str, Any] = {}
     for name in running(namespace):
         handle = find(name, namespace)
@@ -45,13 +59,13 @@ def gather_facts(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
         for name, handle in handles.items()
         for question, call in _questions(name, handle).items()
     }
-    answers, silent, lost = _answers(calls, timeout_s)
+    answers, silent, lost = _answers(calls, timeout_s, lambda silent: tell(_in_words(silent)))
     topics: dict[str, Any] = {}
     if (CONTROLLER, "list_topics") in answers:
         controller = ControllerStub(handles[CONTROLLER])
         names = answers[CONTROLLER, "list_topics"]
-        described = {name: controller.describe_topic(name) for name in names}
-        topics = _answers(described, timeout_s).answers
+        asked = {name: controller.describe_topic(name) for name in names}
+        topics = _answers(asked, timeout_s, ignore).answers
     settings = {entry.name: entry.value for entry in answers.get((CONTROLLER, "broker_config"), ())}
     return Facts(
         cluster_id=answers.get((CONTROLLER, "cluster_id"), ""),
@@ -82,6 +96,21 @@ def gather_facts(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
         retention_interval_ms=settings.get("log.retention.check.interval.ms", 0),
         now_ms=int(time.time() * 1000),
     )
+
+
+def _in_words(questions: Iterable[Question]) -> list[str]:
+    """The actors that are asked, for people."""
+    words = {name: _for_people(name) for name, _ in questions}
+    return sorted(words.values())
+
+
+def _for_people(name: str) -> str:
+    if name == CONTROLLER:
+        return "the Controller"
+    if name.startswith(LOG):
+        return name.removeprefix(LOG)
+    kind, _, node = name.partition(":")
+    return f"the {kind} actor of node {short_key(node)}"
 
 
 def _questions(name: str, handle: Any) -> dict[str, Call[Any]]:
@@ -151,8 +180,16 @@ class _Answers(NamedTuple, Generic[Key]):
     lost: set[Key]
 
 
-def _answers(calls: Mapping[Key, Call[Any]], timeout_s: float) -> _Answers[Key]:
-    gathered = gather(calls, timeout_s)
+def _answers(
+    calls: Mapping[Key, Call[Any]], timeout_s: float, tell: Callable[[list[Key]], object]
+) -> _Answers[Key]:
+    """``tell``: told who is silent, as of ``gather_facts``."""
+    told_after_s = min(TOLD_AFTER_S, timeout_s)
+    there = set(answered(list(calls.values()), told_after_s, wanted=len(calls)))
+    silent = [key for key, call in calls.items() if call not in there]
+    if silent:
+        tell(silent)
+    gathered = gather(calls, timeout_s - told_after_s if silent else timeout_s)
     problems = {key: _problem(error) for key, error in gathered.errors.items()}
     for key in gathered.unanswered:
         problems[key] = f"no answer within {timeout_s:g} s"

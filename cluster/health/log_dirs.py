@@ -9,8 +9,9 @@ from raylog.cluster.controller.describe import (
     ONLINE_AGAIN,
 )
 from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
-from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding, named
+from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding
 from raylog.cluster.health.metadata import metadata_asides
+from raylog.cluster.naming import named
 from raylog.storage.state.checkpoints import (
     CLEANER_OFFSETS,
     CORRUPT_SUFFIX,
@@ -73,7 +74,7 @@ def shared_dirs(facts: Facts) -> Iterator[Finding]:
 def used_again(log_dir: LogDirStatus) -> str:
     """How a log dir that is offline is used again."""
     return (
-        ONLINE_AGAIN.format(directory_id=log_dir.directory_id)
+        ONLINE_AGAIN.format(argument=log_dir.directory_id)
         if log_dir.directory_id
         else LOOK_AGAIN.format(path=shlex.quote(log_dir.path))
     )

@@ -14,7 +14,8 @@ from raylog.cluster.controller.describe import (
     OLDER_METADATA,
 )
 from raylog.cluster.controller.reserve import RESERVE_BYTES
-from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding, named
+from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding
+from raylog.cluster.naming import named
 from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.shell import command
 

@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from raylog.actors.messages import AsideFile, MendedTotal, OpeningReport, PartitionStatus
-from raylog.cluster.health.facts import INFO, NAMED_AT_MOST, WARNING, Facts, Finding, named
+from raylog.cluster.health.facts import INFO, WARNING, Facts, Finding
+from raylog.cluster.naming import NAMED_AT_MOST, named
 from raylog.storage.report import Kind, Mended, Progress
 from raylog.storage.shell import command
 

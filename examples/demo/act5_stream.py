@@ -26,7 +26,7 @@ import ray
 
 import raylog
 from examples.demo.act1_start import KEEP
-from examples.demo.stage import CheckFailed, Demo, Stopwatch
+from examples.demo.stage import Demo, NotInTime, Stopwatch
 from raylog.cluster.admin import NewTopic
 from raylog.storage.records.murmur2 import partition_for_key
 
@@ -171,15 +171,27 @@ def streamed(spark: "SparkSession") -> Counter[str]:
 
 
 def wait_until_counted(query: Any, spark: "SparkSession", total: int) -> float:
-    """Wait until the stream has counted so many, but not for ever; returns the seconds."""
+    """Wait until the stream has counted so many, but not for ever; returns the seconds.
+
+    Raises NotInTime, or what ended the query.
+    """
     watch = Stopwatch()
     while (count := streamed(spark).total()) < total:
         if query.exception() is not None:
             raise query.exception()
         if watch.seconds > COUNT_TIMEOUT_S:
-            raise CheckFailed(f"the stream counts {total:,} records; it stands at {count:,}")
+            raise NotInTime(_not_read_yet(count, total))
         time.sleep(COUNT_INTERVAL_S)
     return watch.seconds
+
+
+def _not_read_yet(count: int, total: int) -> str:
+    """How far a stream has come that is too slow."""
+    return (
+        f"the stream has read {count:,} of {total:,} records in {COUNT_TIMEOUT_S:.0f} s; the other "
+        f"{total - count:,} are not read yet, and nothing says that any is lost. The machine may "
+        "be too busy: try again when it is idle, or with --quick"
+    )
 
 
 # -- the batch queries -----------------------------------------------------------------------------

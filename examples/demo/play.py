@@ -22,7 +22,7 @@ from examples.demo import (
 from examples.demo.cluster import OneNode, TwoNodes
 from examples.demo.report import Report, machine_facts
 from examples.demo.source import load_flights
-from examples.demo.stage import CheckFailed, Demo, Stage, Stopwatch, megabytes
+from examples.demo.stage import CheckFailed, Demo, NotInTime, Stage, Stopwatch, megabytes
 
 REPORT = "report.md"
 INTERRUPTED = 130  # the exit status after Ctrl-C or SIGTERM
@@ -103,6 +103,9 @@ def _guarded(stage: Stage, what: Callable[[], None]) -> int:
         what()
     except CheckFailed as failed:
         stage.failed(f"FAILED: this check does not hold: {failed}")
+        return 1
+    except NotInTime as late:
+        stage.failed(f"NOT FINISHED: {late}")
         return 1
     except SystemExit as end:
         if end.code != signal.SIGTERM:  # rich's: the reader went away, as in `./dev demo | head`

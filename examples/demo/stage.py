@@ -37,6 +37,10 @@ class CheckFailed(Exception):
     """The demo found something that is not as it must be."""
 
 
+class NotInTime(Exception):
+    """Something took longer than the demo waits for it. Nothing was found that is wrong."""
+
+
 class Stage:
     """The screen and the report. Everything said on the screen is in the report, too."""
 

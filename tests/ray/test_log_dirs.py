@@ -189,8 +189,9 @@ def test_a_dir_is_taken_offline_in_order_and_its_disk_can_be_swapped(cluster: Cl
     new = cluster.broker.create_topic("new", 1)
     assert str(new.partitions[0].folder).startswith(str(cluster.dirs[0]))
     shutil.copytree(gone, path)  # to a new disk, with what was on the old one
-    assert cluster.broker.log_dir_online(str(path)) == "returning"
-    wait_for(lambda: not cluster.is_offline(taken), DEADLINE_S, "it is back", poll_s=0.1)
+    (used,) = cluster.broker.log_dir_online(str(path), timeout_s=DEADLINE_S)
+    assert (used.state, used.serving, used.not_serving) == ("online", 1, {})
+    assert not cluster.is_offline(taken)
     cluster.send(taken, b"after")
     assert cluster.values(taken) == [b"before", b"after"]
     assert cluster.broker.health() == []

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from raylog.actors.messages import LogDirStatus
+from raylog.cluster.controller.log_dir_states import LogDirDescription
 from raylog.storage.errors import LogDirOffline, RaylogError
 
 LOOK_S = 1.0
@@ -17,7 +18,7 @@ class LogDirs(Protocol):
     """What a :class:`Broker` says of log dirs, and does with them."""
 
     def log_dirs(self) -> list[LogDirStatus]: ...
-    def log_dir_online(self, log_dir: str) -> str: ...
+    def log_dir_online(self, log_dir: str, *, timeout_s: float) -> list[LogDirDescription]: ...
 
 
 class Mender:
@@ -78,8 +79,8 @@ class Mender:
 
     def _use_again(self, log_dir: Path) -> None:
         try:
-            state = self._broker.log_dir_online(str(log_dir))
-            print(f"mender: {log_dir}: {state}", flush=True)
+            for used in self._broker.log_dir_online(str(log_dir), timeout_s=0):
+                print(f"mender: {log_dir}: {used.state}", flush=True)
         except LogDirOffline as error:
             print(f"mender: its node does not know it: {error}", flush=True)
             self._start_afresh(log_dir)

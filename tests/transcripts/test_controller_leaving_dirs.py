@@ -14,11 +14,8 @@ from raylog.cluster.controller.commands import (
     StopNode,
 )
 from raylog.cluster.controller.describe import Snapshot, problem_of
-from raylog.cluster.controller.leaving_dirs import (
-    TAKEN_OFFLINE,
-    OfflineLogDir,
-    describe_offline,
-)
+from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
+from raylog.cluster.controller.log_dir_states import LogDirDescription, describe_log_dir
 from raylog.cluster.controller.observed import SUSPECT_MS
 from raylog.cluster.controller.records import DirRecord, decode, encode
 from raylog.cluster.controller.waiting import OPERATING_MS
@@ -56,14 +53,16 @@ def followed_by_b() -> Play:
     return play
 
 
-def shown(play: Play, directory_id: str) -> OfflineLogDir:
-    machine = play.machine
-    return describe_offline(play.desired, machine.watched.nodes, directory_id, play.now_ms)
+def seen(play: Play) -> Snapshot:
+    return Snapshot(desired=play.desired, observed=play.machine.watched.nodes, now_ms=play.now_ms)
+
+
+def shown(play: Play, directory_id: str) -> LogDirDescription:
+    return describe_log_dir(seen(play), directory_id)
 
 
 def problem(play: Play, log: LogId = LOG) -> object:
-    snapshot = Snapshot(desired=play.desired, observed=play.machine.watched.nodes)
-    return problem_of(snapshot, play.desired.partitions[log])
+    return problem_of(seen(play), play.desired.partitions[log])
 
 
 def test_it_is_a_record_and_its_node_closes_it_in_order() -> None:
@@ -168,6 +167,70 @@ def test_online_ends_it_with_its_logs_read_back() -> None:
     assert is_as_desired(play.desired, play.nodes.values())
 
 
+def test_until_its_partitions_serve_again_it_is_said_what_that_waits_for() -> None:
+    play = serving_in_a2()
+    play.asks(OUT)
+    play.settle()
+    assert shown(play, "a2").not_serving.keys() == {"t-0"}
+    play.asks(LogDirOnline(log_dir="/a2"))
+    play.appended()
+    returning = shown(play, "a2")
+    assert (returning.state, returning.waits_for) == ("returning", "t-0 to be opened")
+    play.settle()
+    used = shown(play, "a2")
+    assert (used.state, used.why, used.waits_for) == ("online", "", "")
+    assert (used.serving, used.not_serving) == (1, {})
+
+
+def test_one_without_partitions_returns_when_it_is_read_back() -> None:
+    play = begun(node_a())
+    play.asks(OUT)
+    play.settle()
+    play.asks(LogDirOnline(log_dir="/a2"))
+    play.appended()
+    assert shown(play, "a2").waits_for == "its logs to be read back"
+    play.settle()
+    assert (shown(play, "a2").waits_for, shown(play, "a2").serving) == ("", 0)
+
+
+def test_one_that_was_not_closed_in_order_is_not_said_to_be_unreadable_before_it_is_read() -> None:
+    play = serving_in_a2()
+    play.asks(OUT)
+    play.appended()
+    play.mail.clear()
+    play.nodes["a"].fails("a2", TAKEN_OFFLINE + NOT_IN_ORDER)
+    play.settle()
+    play.asks(LogDirOnline(log_dir="/a2"))
+    play.appended()
+    assert shown(play, "a2").waits_for == "t-0 to be opened"
+
+
+def test_nobody_waits_for_one_that_cannot_be_read_back_and_its_partitions_say_why() -> None:
+    play = serving_in_a2()
+    play.asks(OUT)
+    play.settle()
+    play.asks(LogDirOnline(log_dir="/a2"))
+    play.appended()
+    play.mail.clear()
+    node = play.nodes["a"]
+    node.dirs["a2"] = replace(node.dirs["a2"], why="EIO")
+    play.reports("a")
+    unread = shown(play, "a2")
+    assert (unread.state, unread.waits_for) == ("returning", "")
+    assert unread.why.endswith("cannot be read back: EIO")
+    assert unread.not_serving == {"t-0": unread.why}
+
+
+def test_one_whose_node_falls_silent_is_waited_for_by_its_nodes_name() -> None:
+    play = serving_in_a2()
+    play.asks(OUT)
+    play.settle()
+    play.silent = {"a"}
+    play.asks(LogDirOnline(log_dir="/a2"))
+    play.settle(2 * SUSPECT_MS)
+    assert shown(play, "a2").waits_for == "the LogManager of node a does not answer"
+
+
 def test_who_waits_is_told_that_it_is_used_again() -> None:
     play = serving_in_a2()
     play.nodes["a"].is_slow = True
@@ -213,7 +276,7 @@ def test_a_record_of_it_is_read_by_who_does_not_know_the_field() -> None:
 # -- what is refused -------------------------------------------------------------------------------
 
 
-def refusal(play: Play, command: LogDirOut) -> str:
+def refusal(play: Play, command: LogDirOut | LogDirOnline) -> str:
     play.asks(command)
     error = error_of(play)
     assert isinstance(error, InvalidRequest)
@@ -248,9 +311,12 @@ def test_a_path_of_several_nodes_needs_the_node() -> None:
     node.dirs["b2"] = replace(node.dirs["b2"], path="/a2")
     play = begun(node_a(), node)
     assert "or its node" in refusal(play, OUT)
+    assert "or its node" in refusal(play, LogDirOnline(log_dir="/a2"))
     play.asks(LogDirOut(log_dir="/a2", node="b"))
     play.settle()
     assert answer_of(play) == "dir b2 offline at b"
+    assert shown(play, "b2").argument == "/a2 --node b"
+    assert shown(play, "a1").argument == "/a1"
     assert "online are: " in refusal(play, LogDirOut(log_dir="/a9"))
 
 

@@ -103,7 +103,7 @@ def test_a_drain_waits_for_what_the_node_was_to_make_before() -> None:
     play.asks(DRAIN)
     play.appended()
     assert play.answer is None
-    assert node(play).waits_for == "1 partition is being created there"
+    assert node(play).waits_for == "t-1 to be created there"
     play.settle()
     assert answer_of(play) == "node b draining"
     assert served_at(play, "b") == 1
@@ -118,7 +118,7 @@ def test_a_node_is_stopped_by_an_order_and_the_rest_serves() -> None:
     assert play.appended() == ["note node-operated", "tell b: stop"]
     assert play.mail["b"].doubts == set(play.nodes["b"].serving)  # nothing of it is confirmed
     assert node(play).state == "stopping"
-    assert node(play).waits_for == "2 partitions are to be closed"
+    assert node(play).waits_for == "t-1, t-3 to be closed"
     assert play.obeys("b") == []  # its LogManager has said its last words, and ends
     assert "note node-stopped" in play.sees()
     assert answer_of(play) == "node b stopped"
@@ -332,7 +332,7 @@ def test_a_start_waits_for_an_opening_however_long_it_takes() -> None:
     play.asks(START)
     play.settle(2 * OPERATING_MS)
     assert play.answer is None
-    assert node(play).waits_for == "2 partitions are being opened"
+    assert node(play).waits_for == "t-1, t-3 to be opened"
     opening.is_opening = False
     play.settle()
     assert answer_of(play) == "node b"
@@ -370,7 +370,7 @@ def test_a_node_that_closes_its_logs_for_long_is_not_suspect_and_says_for_how_lo
     play.nodes["b"].is_ending = True
     play.settle(150_000)
     assert node(play).state == "stopping"
-    assert node(play).waits_for == "2 partitions are to be closed"
+    assert node(play).waits_for == "t-1, t-3 to be closed"
     assert node(play).closing_ms > 120_000
     snapshot = Snapshot(
         desired=play.desired, observed=play.machine.watched.nodes, now_ms=play.now_ms

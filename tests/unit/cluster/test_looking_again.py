@@ -78,8 +78,20 @@ def online(log_dir: str, manager: Manager, controller: Controller, *known: LogDi
 def online_at(
     managers: Sequence[Manager], log_dir: str, controller: Controller, *known: LogDirStatus
 ) -> str:
+    """The answer for the only node that is ordered."""
+    (answer,) = answers_at(managers, log_dir, controller, *known)
+    return answer
+
+
+def answers_at(
+    managers: Sequence[Manager],
+    log_dir: str,
+    controller: Controller,
+    *known: LogDirStatus,
+    node: str | None = None,
+) -> list[str]:
     by_node = {manager.node: cast(LogManagerStub, manager) for manager in managers}
-    return online_again(log_dir, known, by_node, controller)
+    return online_again(log_dir, known, by_node, controller, node)
 
 
 def test_its_node_looks_afresh_and_the_controller_may_hear_of_it_late() -> None:
@@ -155,13 +167,28 @@ def test_the_order_is_for_the_node_that_uses_it_now() -> None:
 @pytest.mark.parametrize("states", [("returning", "online"), ("online", "returning")])
 def test_where_several_nodes_use_theirs_now_each_has_its_order(states: tuple[str, str]) -> None:
     controller = Controller(*states)
-    assert online_at([Manager("m", a=""), Manager("n", a="")], "/a", controller) == "returning"
+    managers = [Manager("m", a=""), Manager("n", a="")]
+    assert answers_at(managers, "/a", controller) == list(states)
     assert controller.nodes == ["m", "n"]
+
+
+def test_with_a_node_only_that_one_looks_and_has_the_order() -> None:
+    other, mine = Manager("m", a=""), Manager("n", a="")
+    controller = Controller("online")
+    assert answers_at([other, mine], "/a", controller, node="n") == ["online"]
+    assert (other.looked_at, controller.nodes) == ([], ["n"])
+
+
+def test_with_a_node_the_order_is_for_it_also_without_a_look() -> None:
+    controller = Controller("returning")
+    assert answers_at([Manager("n")], "/a", controller, node="n") == ["returning"]
+    assert controller.nodes == ["n"]
 
 
 def test_a_node_that_is_not_heard_of_yet_does_not_hold_up_another_one() -> None:
     controller = Controller(NO_SUCH, "online", "online")
-    assert online_at([Manager("m", a=""), Manager("n", a="")], "/a", controller) == "online"
+    managers = [Manager("m", a=""), Manager("n", a="")]
+    assert answers_at(managers, "/a", controller) == ["online", "online"]
     assert controller.nodes == ["m", "n", "m"]
 
 

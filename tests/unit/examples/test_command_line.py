@@ -3,6 +3,7 @@
 import io
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from examples.demo.__main__ import DATA, alone_in, arguments, prepare_output
 from examples.demo.play import _guarded
 from examples.demo.report import Report
-from examples.demo.stage import Stage
+from examples.demo.stage import NotInTime, Stage
 
 
 def test_two_demos_do_not_write_to_one_folder(tmp_path: Path) -> None:
@@ -40,11 +41,20 @@ def test_one_node_or_two(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--nodes" in capsys.readouterr().err
 
 
-def test_a_signal_to_end_is_told_and_a_reader_that_went_away_is_not() -> None:
-    def ended(code: int) -> tuple[int, str]:
-        screen = io.StringIO()
-        stage = Stage(screen, Report("a report"))
-        return _guarded(stage, lambda: sys.exit(code)), screen.getvalue()
+def ended(what: Callable[[], None]) -> tuple[int, str]:
+    """The exit status, and the screen."""
+    screen = io.StringIO()
+    return _guarded(Stage(screen, Report("a report")), what), screen.getvalue()
 
-    assert ended(signal.SIGTERM) == (130, "interrupted: stopping in order\n")
-    assert ended(1) == (1, "")
+
+def test_a_signal_to_end_is_told_and_a_reader_that_went_away_is_not() -> None:
+    told = (130, "interrupted: stopping in order\n")
+    assert ended(lambda: sys.exit(signal.SIGTERM)) == told
+    assert ended(lambda: sys.exit(1)) == (1, "")
+
+
+def test_what_takes_too_long_is_no_check_that_does_not_hold() -> None:
+    def act() -> None:
+        raise NotInTime("7 of 9 records are read")
+
+    assert ended(act) == (1, "NOT FINISHED: 7 of 9 records are read\n")

@@ -1,12 +1,22 @@
 """The live writer's batches hold its records, and what it wrote is known from the number alone."""
 
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import raylog
-from examples.demo.act5_stream import Look, batches_of, looks_hold, written
+from examples.demo import act5_stream
+from examples.demo.act5_stream import (
+    Look,
+    batches_of,
+    looks_hold,
+    wait_until_counted,
+    written,
+)
+from examples.demo.stage import NotInTime
 from raylog.storage.records.murmur2 import partition_for_key
 
 TABLE = pa.table(
@@ -61,3 +71,14 @@ def test_each_untrue_look_breaks_one_claim() -> None:
 
 def test_one_look_is_not_enough() -> None:
     assert not all(looks_hold([GOOD]).values())
+
+
+def test_a_stream_that_is_too_slow_says_how_far_it_has_read_and_not_that_records_are_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(act5_stream, "COUNT_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(act5_stream, "streamed", lambda _: Counter({"UA": 7_000}))
+    query: Any = SimpleNamespace(exception=lambda: None)
+    spark: Any = None
+    with pytest.raises(NotInTime, match=r"has read 7,000 of 9,500 records .* 2,500 are not read"):
+        wait_until_counted(query, spark, 9_500)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from raylog.actors.errors import NotController
 from raylog.actors.messages import LogDirStatus
+from raylog.cluster.controller.log_dir_states import LogDirDescription
 from raylog.storage.errors import LogDirOffline, RaylogError
 from tests.soak.mending import Mender
 
@@ -19,12 +20,12 @@ class Broker:
     def log_dirs(self) -> list[LogDirStatus]:
         return [LogDirStatus.offline("node", path, "id", "gone") for path in sorted(self.offline)]
 
-    def log_dir_online(self, log_dir: str) -> str:
+    def log_dir_online(self, log_dir: str, *, timeout_s: float) -> list[LogDirDescription]:
         self.asked.append(log_dir)
         if self.error is not None:
             raise self.error
         self.offline.discard(log_dir)
-        return "returning"
+        return [LogDirDescription(log_dir, "id", "node", "returning", log_dir)]
 
 
 def mender(broker: Broker, restarted: list[Path]) -> Mender:

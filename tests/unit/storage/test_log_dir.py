@@ -62,10 +62,12 @@ def test_a_new_log_dir_is_made_and_marked_as_this_clusters(fs: MemoryFileSystem)
     assert log_dir.offsets() == {}
 
 
-def test_its_directory_id_stays(fs: MemoryFileSystem) -> None:
+def test_its_directory_id_stays_and_it_is_new_once(fs: MemoryFileSystem) -> None:
     first = opened(fs)
     first.close(clean=True)
-    assert opened(fs).directory_id == first.directory_id
+    again = opened(fs)
+    assert again.directory_id == first.directory_id
+    assert (first.is_new, again.is_new) == (True, False)
 
 
 def test_a_second_broker_finds_it_locked(fs: MemoryFileSystem) -> None:

@@ -84,6 +84,13 @@ def test_a_dir_that_cannot_be_used_is_offline_with_its_reason_if_another_can() -
     assert "neither the folder nor its parent exists" in offline.why
 
 
+def test_a_dir_that_was_nobodys_before_is_said_to_be_new(disks: Disks) -> None:
+    later = disks.again()
+    later.fs.make_dir("/disk")
+    dirs = later.open([A, "/disk/typo"]).dirs
+    assert {dir.path: dir.is_new for dir in dirs} == {A: False, "/disk/typo": True}
+
+
 def test_a_dir_that_is_offline_has_advice_where_no_disk_failed_and_its_id_where_that_is_known(
     disks: Disks,
 ) -> None:

@@ -1,6 +1,7 @@
 """``raylog start`` and ``raylog stop``: what Ctrl-C does, and what is said of it."""
 
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,7 +13,7 @@ from raylog.actors.messages import ConfigEntry
 from raylog.actors.runtime import clusters
 from raylog.cluster import start as start_module
 from raylog.cluster.cli.broker import STOP_SIGNALS
-from raylog.cluster.cli.common import connected, in_short
+from raylog.cluster.cli.common import connected, in_short, note, show, show_json
 from raylog.cluster.controller import stub
 from raylog.cluster.controller.config_changes import AppliedConfig, ConfigChange
 from raylog.cluster.controller.node_states import NodeDescription
@@ -51,7 +52,7 @@ class FakeBroker:
     def broker_config(self) -> list[ConfigEntry]:
         return [ConfigEntry("log.dirs", tuple(self.log_dirs), "static")]
 
-    def describe_nodes(self) -> list[NodeDescription]:
+    def describe_nodes(self, *, timeout_s: float = 0) -> list[NodeDescription]:
         return self.nodes
 
     def stop(self) -> bool:
@@ -185,6 +186,29 @@ def test_nothing_is_said_where_it_counts_or_was_not_given(
     assert run_here("start", *arguments).stderr == ""
 
 
+@pytest.mark.parametrize("address", ["local", "here:1"])
+def test_a_start_names_the_log_dirs_that_it_has_made_since_a_path_may_be_mistyped(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = FakeBroker("health" if address == "local" else "")  # else it stays
+    broker.nodes = [serving("disk-1", "/a", "/b")._replace(new_log_dirs=("/b",)), serving("n2")]
+    monkeypatch.setattr(start_module, "start", lambda **_: broker)
+    monkeypatch.setattr(clusters, "join_ray", lambda address: "here:1")
+    done = run_here("start", "--set", "log.dirs=/a,/b", "--address", address)
+    assert done.lines()[1] == "new, empty log dirs were made: /b of node disk-1"
+
+
+def test_a_config_that_adds_a_log_dir_names_it_where_it_was_made(
+    living: FakeBroker, config_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = serving("n", "/a")._replace(new_log_dirs=("/a",))
+    answers = [[before], [before._replace(new_log_dirs=("/a", "/b"))]]
+    monkeypatch.setattr(living, "describe_nodes", lambda: answers.pop(0))
+    living.changes = (CHANGE,)
+    done = run_here("start", "--config", config_file, "--apply")
+    assert done.lines()[-2:] == ["applied", "new, empty log dirs were made: /b of node n"]
+
+
 def test_ctrl_c_while_the_broker_starts_says_that_it_was_not_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,9 +269,26 @@ def test_without_apply_it_is_only_shown_and_the_exit_status_says_that_it_differs
     living.changes = (CHANGE,)
     done = run_here("start", "--config", config_file)
     assert (done.returncode, living.calls) == (1, ["look"])
-    assert "log.retention.ms\t7\t5\tat once" in done.stdout
-    assert "nothing was changed" in done.stderr
-    assert "--apply" in done.stderr
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "key\tnow\tnew\thow",
+        "log.retention.ms\t7\t5\tat once",
+        "nothing was changed: --apply gives the broker this config",
+    ]
+
+
+def test_a_table_stands_before_what_stderr_says_of_it_also_in_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = tmp_path / "both"
+    with both.open("a") as out, both.open("a") as err:
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setattr(sys, "stderr", err)
+        show(("key",), [("a",)])
+        note("of a")
+        show_json({})
+        note("of nothing")
+    assert both.read_text().splitlines() == ["key", "a", "of a", "{}", "of nothing"]
 
 
 def test_apply_without_a_file_is_wrong_usage(living: FakeBroker) -> None:

@@ -95,6 +95,44 @@ def test_ctrl_c_outside_of_the_command_ends_it_without_a_traceback(moment: str) 
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_at_the_very_end_ends_a_command_with_all_of_its_output_and_no_traceback(
+    number: int,
+) -> None:
+    program = (
+        "import atexit, signal, sys\n"
+        "from raylog.__main__ import main\n"
+        "from raylog.cluster.cli import main as commands, interrupts\n"
+        "def command():\n"
+        "    interrupts.end_on_sigterm()\n"
+        "    signal.signal(signal.SIGHUP, signal.default_int_handler)\n"
+        "    print('done')\n"
+        "commands.main = command\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"atexit.register(signal.raise_signal, {number})\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-number, "done\n", "")
+
+
+def test_a_signal_that_the_shell_has_ignored_is_so_at_the_end_too() -> None:
+    program = (
+        "import atexit, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "atexit.register(signal.raise_signal, signal.SIGINT)\n"
+        "sys.argv = ['raylog', '--version']\n"
+        "from raylog.__main__ import main\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_shell_completes_commands_and_options() -> None:
     asked = {**os.environ, "_RAYLOG_COMPLETE": "complete_bash", "COMP_WORDS": "raylog topic tr"}
     program = "import sys; sys.argv = ['raylog']; from raylog.cluster.cli.main import main; main()"

@@ -65,7 +65,7 @@ class FakeBroker(Broker):
         answer: Answer = command.call(ControllerStub(self.controller), False).reference
         return answer
 
-    def describe_nodes(self) -> list[NodeDescription]:
+    def describe_nodes(self, *, timeout_s: float = 0) -> list[NodeDescription]:
         return self._nodes
 
 

@@ -43,7 +43,7 @@ def facts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Fa
     seen: Facts = request.param
     for module in (status, health):
         monkeypatch.setattr(module, "connected", lambda *_: BROKER)
-    monkeypatch.setattr(gathering, "gather_facts", lambda *_: seen)
+    monkeypatch.setattr(gathering, "gather_facts", lambda *_, **__: seen)
     return seen
 
 

@@ -35,7 +35,7 @@ def run(command: str, monkeypatch: pytest.MonkeyPatch, *nodes: NodeDescription) 
     )
     monkeypatch.setattr(start_module, "connect", lambda *_, **__: broker)
     monkeypatch.setattr(status, "connected", lambda *_: broker)
-    monkeypatch.setattr(gathering, "gather_facts", lambda *_: Facts(node_list=nodes))
+    monkeypatch.setattr(gathering, "gather_facts", lambda *_, **__: Facts(node_list=nodes))
     return run_here(command)
 
 

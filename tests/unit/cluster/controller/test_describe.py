@@ -204,10 +204,10 @@ def test_a_folder_in_another_log_dir_than_the_recorded_one_is_named_and_nobody_w
 
 def test_an_offline_log_dir_is_used_again_by_an_explicit_word_only() -> None:
     view = snapshot(desired(replace(DIR, state="offline", why="EIO"), ONLINE), report())
-    assert "raylog log-dirs online dir-a" in (described(view).partitions[0].todo or "")
+    assert "raylog log-dirs online /disk`" in (described(view).partitions[0].todo or "")
     (log_dir,) = describe_log_dirs(view)
     assert (log_dir.is_online, log_dir.problem, log_dir.partitions) == (False, "EIO", 1)
-    assert "raylog log-dirs online dir-a" in log_dir.todo
+    assert "raylog log-dirs online /disk`" in log_dir.todo
 
 
 @pytest.mark.parametrize(

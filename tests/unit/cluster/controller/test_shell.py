@@ -112,15 +112,15 @@ def test_a_log_dir_that_was_offline_is_used_again_when_it_was_read_back(play: Sh
         return lookups.describe_topic("t").partitions[0]
 
     play.is_soon(lambda: "EIO" in (problem().problem or ""), "it is recorded")
-    assert "raylog log-dirs online dir-a" in (problem().todo or "")
-    assert commanding.log_dir_online(LOG_DIR) == "returning"
+    assert f"raylog log-dirs online {LOG_DIR}`" in (problem().todo or "")
+    assert commanding.log_dir_online(LOG_DIR).state == "returning"
     play.is_soon(lambda: node.dirs["dir-a"].is_read_back, "it is read back")
 
 
 def test_a_log_dir_that_no_node_could_read_is_not_said_to_be_online(play: ShellPlay) -> None:
     play.begin()
     commanding = play.shell.commanding
-    assert commanding.log_dir_online(LOG_DIR) == "online"
+    assert commanding.log_dir_online(LOG_DIR).state == "online"
     dirs = play.managers.nodes["a"].dirs
     dirs["dir-a"] = replace(
         dirs["dir-a"], directory_id=None, state="offline", why="meta.properties is missing"

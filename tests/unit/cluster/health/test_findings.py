@@ -385,7 +385,7 @@ def test_an_offline_log_dir_says_how_it_is_used_again() -> None:
 
 def test_the_partitions_of_a_log_dir_that_is_offline_do_not_repeat_its_advice() -> None:
     offline = LogDirStatus.offline("n" * 56, "/disk", "dir-a", "EIO")
-    todo = ONLINE_AGAIN.format(directory_id="dir-a")
+    todo = ONLINE_AGAIN.format(argument="dir-a")
     away = PartitionDescription(0, "dir-a", None, None, "log dir /disk is offline: EIO", todo)
     described = TopicDescription("t", "id", {}, (away,))
     of_dir, of_partition = findings(Facts(log_dirs=[offline], topics=[described]))

@@ -109,6 +109,16 @@ def test_those_that_do_not_answer_in_time_are_named_and_cost_the_time_once(actor
     assert actors.timeline.now_s == 3
 
 
+def test_who_has_not_answered_after_two_seconds_is_told_meanwhile(actors: Actors) -> None:
+    told: list[tuple[float, list[str]]] = []
+    gather_facts("test", 3, lambda names: told.append((actors.timeline.now_s, names)))
+    assert told == []
+    actors.hang(("LogManager:b", "log_dirs"), ("LogManager:b", "recoveries"))
+    actors.hang(("Log:t-1", "status"), ("Controller", "nodes"))
+    gather_facts("test", 3, lambda names: told.append((actors.timeline.now_s, names)))
+    assert told == [(2, ["t-1", "the Controller", "the LogManager actor of node b"])]
+
+
 def test_the_process_of_a_partition_that_does_not_answer_is_found_where_ray_knows_it(
     actors: Actors,
 ) -> None:
