@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from raylog.cluster.controller.config_changes import AppliedConfig
 
 WATCH_INTERVAL_S = 0.5
+# Where the Controller is gone: how long the rest may be being stopped by another process.
+ANOTHER_STOP_S = 60.0
 # Ctrl-C does the same.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -301,6 +303,7 @@ def _stay(broker: "Broker") -> None:
         typer.echo("Ctrl-C, or `raylog stop` in another terminal, stops it.")
         while _may_run(broker):
             time.sleep(WATCH_INTERVAL_S)
+        let_another_stop_end(broker)
     except KeyboardInterrupt:
         note("stopping ...")
     try:
@@ -308,6 +311,27 @@ def _stay(broker: "Broker") -> None:
     except KeyboardInterrupt:
         note("stopped immediately: the next start recovers the logs")
         raise typer.Exit(1) from None
+
+
+def let_another_stop_end(broker: "Broker") -> None:
+    """Wait for a stop by another process, which ends a Controller that hangs before all else.
+
+    Ray must not end under it.
+    """
+    deadline = time.monotonic() + ANOTHER_STOP_S
+    while _has_parts(broker) and time.monotonic() < deadline:
+        time.sleep(WATCH_INTERVAL_S)
+
+
+def _has_parts(broker: "Broker") -> bool:
+    """Whether something of a broker runs that has no Controller any more."""
+    from raylog.actors.errors import NotLeader, RequestTimedOut
+    from raylog.cluster.running import running_parts
+
+    try:
+        return bool(running_parts(broker.namespace).others)
+    except (NotLeader, RequestTimedOut):
+        return True
 
 
 def _may_run(broker: "Broker") -> bool:

@@ -264,8 +264,6 @@ def _todo(
 ) -> str | None:
     """What to do about a partition; None where it is only to be waited for."""
     directory = snapshot.desired.dirs.get(record.directory or "")
-    if isinstance(problem, LogDirTakenOffline):
-        return USED_AGAIN.format(directory_id=record.directory)
     if isinstance(problem, LogDirOffline) and directory is not None:
         return _used_again(snapshot, directory)
     if isinstance(problem, RaylogError):

@@ -7,6 +7,7 @@ from raylog.actors.messages import LogDirStatus
 from raylog.cluster.controller.describe import (
     LOOK_AGAIN,
     ONLINE_AGAIN,
+    USED_AGAIN,
 )
 from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
 from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding
@@ -73,6 +74,8 @@ def shared_dirs(facts: Facts) -> Iterator[Finding]:
 
 def used_again(log_dir: LogDirStatus) -> str:
     """How a log dir that is offline is used again."""
+    if is_taken_offline(log_dir.problem):
+        return USED_AGAIN.format(argument=log_dir.directory_id)
     return (
         ONLINE_AGAIN.format(argument=log_dir.directory_id)
         if log_dir.directory_id

@@ -175,7 +175,7 @@ def test_until_its_partitions_serve_again_it_is_said_what_that_waits_for() -> No
     play.asks(LogDirOnline(log_dir="/a2"))
     play.appended()
     returning = shown(play, "a2")
-    assert (returning.state, returning.waits_for) == ("returning", "t-0 to be opened")
+    assert (returning.state, returning.waits_for) == ("returning", "its logs to be read back")
     play.settle()
     used = shown(play, "a2")
     assert (used.state, used.why, used.waits_for) == ("online", "", "")
@@ -202,7 +202,7 @@ def test_one_that_was_not_closed_in_order_is_not_said_to_be_unreadable_before_it
     play.settle()
     play.asks(LogDirOnline(log_dir="/a2"))
     play.appended()
-    assert shown(play, "a2").waits_for == "t-0 to be opened"
+    assert shown(play, "a2").waits_for == "its logs to be read back"
 
 
 def test_nobody_waits_for_one_that_cannot_be_read_back_and_its_partitions_say_why() -> None:

@@ -1,5 +1,6 @@
 """``raylog start`` and ``raylog stop``: what Ctrl-C does, and what is said of it."""
 
+import itertools
 import signal
 import sys
 from collections.abc import Iterator
@@ -11,13 +12,15 @@ from ray._private import worker
 
 from raylog.actors.messages import ConfigEntry
 from raylog.actors.runtime import clusters
+from raylog.cluster import running
 from raylog.cluster import start as start_module
-from raylog.cluster.cli.broker import STOP_SIGNALS
+from raylog.cluster.cli.broker import ANOTHER_STOP_S, STOP_SIGNALS, let_another_stop_end
 from raylog.cluster.cli.common import connected, in_short, note, show, show_json
 from raylog.cluster.controller import stub
 from raylog.cluster.controller.config_changes import AppliedConfig, ConfigChange
 from raylog.cluster.controller.node_states import NodeDescription
 from raylog.cluster.health.facts import Finding
+from raylog.cluster.running import parts_of
 from raylog.storage.errors import IdentityMissing
 from tests.harness.shell import run_here
 
@@ -316,3 +319,25 @@ def test_a_config_that_the_broker_has_changes_nothing(living: FakeBroker, config
     done = run_here("start", "--config", config_file)
     assert (done.returncode, living.calls) == (0, ["look"])
     assert done.stdout == "the broker runs with this config; nothing differs\n"
+
+
+def test_ray_does_not_end_under_a_stop_that_has_ended_the_controller_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As it does where the Controller hangs: the nodes are stopped after it."""
+    left: list[set[str]] = [{"LogManager:n"}, {"LogManager:n"}, set()]
+    monkeypatch.setattr(running, "running_parts", lambda _: parts_of(left.pop(0)))
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    let_another_stop_end(FakeBroker("never"))  # type: ignore[arg-type]
+    assert left == []
+
+
+def test_where_nobody_stops_what_is_left_it_is_stopped_after_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = itertools.count(step=10)
+    monkeypatch.setattr(running, "running_parts", lambda _: parts_of({"LogManager:n"}))
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setattr("time.monotonic", lambda: next(now_s))
+    let_another_stop_end(FakeBroker("never"))  # type: ignore[arg-type]
+    assert next(now_s) == ANOTHER_STOP_S + 10

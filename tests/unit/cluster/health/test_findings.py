@@ -468,6 +468,9 @@ def test_a_log_dir_that_an_operator_took_offline_is_a_note_and_no_problem() -> N
     assert findings(described) == []
     (note,) = notes(described)
     assert (note.severity, note.todo) == (INFO, "what brings it back")
+    by_its_node = replace(described, topics=[], log_dirs=[taken._replace(todo="")])
+    (note,) = notes(by_its_node)
+    assert note.todo == "`raylog log-dirs online d1` brings it back", "no disk is to be repaired"
     assert TAKEN_OFFLINE in note.what
 
 
