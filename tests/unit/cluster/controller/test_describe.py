@@ -388,7 +388,7 @@ def test_what_a_person_took_offline_is_not_told_as_a_failed_disk(is_ordered: boo
     assert type(told) is LogDirTakenOffline
     assert told.advice == "`raylog log-dirs online /disk` brings it back"
     (partition,) = described(view).partitions
-    assert partition.todo == "`raylog log-dirs online dir-a` brings it back"
+    assert partition.todo == told.advice
 
 
 def test_where_a_node_has_another_key_since_its_start_both_causes_are_said() -> None:
