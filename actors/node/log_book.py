@@ -34,6 +34,7 @@ class LogBook:
         self.unnamed: dict[tuple[TopicPartition, str], Unnamed] = {}
         # Partitions whose actor is to be killed: the token, None where it is to be tried again.
         self.kills: dict[TopicPartition, int | None] = {}
+        self.next_report = 1  # the number of the next one
         # To be looked at before this event ends, and to be reported anew.
         self._touched: dict[TopicPartition, None] = {}
 

@@ -463,8 +463,19 @@ class LogEvents:
             log.want = None
         is_target = isinstance(log.want, Move) and log.want.target_id == directory_id
         if is_target:
+            if log.state == "moved":
+                self._await_word(log)
             log.leave_move()
             log.problem = self._places.problem(directory_id)
+
+    def _await_word(self, log: NodeLog) -> None:
+        """A log has lost the dir to which it was moved, and the Controller may count it there.
+
+        Served from where it was, it would acknowledge records that the dir does not have when it is
+        back. Only who knows of the loss may order that.
+        """
+        log.want = None
+        log.first_report = self._book.next_report
 
 
 def log_of(work: Work) -> LogId:

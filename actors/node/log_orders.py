@@ -19,8 +19,9 @@ class LogOrders:
     def __init__(self, book: LogBook) -> None:
         self._book = book
 
-    def obey(self, order: LogOrder) -> None:
-        is_possible = self._take(order)
+    def obey(self, order: LogOrder, report: int) -> None:
+        """``report``: the number of the one from which the order was made."""
+        is_possible = self._take(order, report)
         if not is_possible:
             self._book.out.note("order-ignored", order=order)
         self._book.touch(order.partition if isinstance(order, SetAside) else order.log.partition)
@@ -32,16 +33,17 @@ class LogOrders:
         one need not wait for the Controller.
         """
         log = self._book.logs.get(id)
-        if log is not None and isinstance(log.want, Serve):
+        if log is not None and isinstance(log.want, Serve) and not log.is_ordered:
             log.is_ordered = True
+            self._book.touch(id.partition)
 
-    def _take(self, order: LogOrder) -> bool:
+    def _take(self, order: LogOrder, report: int) -> bool:
         """Take it in; returns whether it is possible."""
         match order:
             case Create():
                 return self._create(order)
             case Serve() | Move():
-                return self._serve(order)
+                return self._serve(order, report)
             case Remove():
                 self._remove(order)
                 return True
@@ -58,15 +60,18 @@ class LogOrders:
             self._want(log, order)
         return True
 
-    def _serve(self, order: Serve | Move) -> bool:
+    def _serve(self, order: Serve | Move, report: int) -> bool:
         log = self._book.logs.get(order.log)
         if log is None or _is_being_removed(log):
+            return False
+        if isinstance(order, Move) and report < log.first_report:
             return False
         is_open = self._book.places.is_open(order.directory_id)
         if order.directory_id not in log.folders or not is_open:
             return False
         log.learn_config(order.config, order.config_version)
         log.asides.discard(order.directory_id)
+        log.first_report = 0
         self._want(log, order)
         return True
 

@@ -271,7 +271,8 @@ class LogSteps:
             )
         if log.is_identity_lost:
             return WriteIdentity(token=self._token(), log=log.id, directory_id=log.home)
-        stale = self._doom_other(log, but=log.home)
+        # Of an actor that was adopted nobody has said yet that its folder is the one that counts.
+        stale = self._doom_other(log, but=log.home) if log.is_ordered else None
         if stale is None and isinstance(log.want, Move):
             self._copy_beside(log, log.want)
         return stale

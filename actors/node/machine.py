@@ -294,7 +294,7 @@ class NodeMachine:
                 case ObeyConfig():
                     self._obey_config(order.config, now_ms)
                 case _:
-                    self._orders.obey(order)
+                    self._orders.obey(order, orders.report)
         for id in self._confirmations.obeyed(orders):
             self._orders.confirm(id)
         self._reports.node_changed()  # it says which orders were obeyed
@@ -392,6 +392,7 @@ class NodeMachine:
             config_digest=self._config_digest,
             start_digest=self._start_digest,
         )
+        self._book.next_report = report.number + 1
         self._confirmations.report_made(report.number, now_ms)
         self._out.say(SendReport(report=report))
 

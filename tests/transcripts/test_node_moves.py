@@ -1,9 +1,14 @@
 """A LogManager's machine, as transcripts: how it moves a log to another of its log dirs."""
 
+from dataclasses import replace
+
+from raylog.actors.control import ReadBack
 from raylog.actors.node.events import (
     ActorGone,
     DirFailed,
+    DirsRead,
     Folder,
+    Ordered,
 )
 from raylog.storage.errors import (
     DiskFull,
@@ -16,10 +21,12 @@ from tests.transcripts.nodes import (
     PARTITION,
     Node,
     create,
+    dir_report,
     folder,
     move,
     remove,
     serve,
+    served,
     serving,
 )
 
@@ -223,9 +230,44 @@ def test_a_target_whose_disk_fails_ends_the_move_and_not_the_service() -> None:
     assert node.orders(move()) == []
     assert node.orders(move(ORDERS, "A", "X")) == []
     assert node.logs == ["orders-0 of old in A: serving with config 1 (InvalidLogDir)"]
+
+
+def test_a_log_whose_target_fails_after_its_move_goes_on_in_the_source_by_a_fresh_order() -> None:
+    """The Controller may have heard of the move alone, and count the log where it is lost."""
     node = moved()
-    said = node.told(DirFailed(directory_id="B", why="gone"))
-    assert said == ["start orders-0 of old in A with config 1", "close B", "unlock B"]
+    told_moved = node.report.number
+    assert node.told(DirFailed(directory_id="B", why="gone")) == ["close B", "unlock B"]
+    assert node.logs == [
+        "orders-0 of old in A: found",
+        "orders-0 of old in B: failed (LogDirOffline)",
+    ]
+    late = node.envelope(move(), report=told_moved)
+    assert node.told(Ordered(orders=late)) == []
+    assert node.orders(move()) == ["start orders-0 of old in A with config 1"]
+
+
+def test_a_log_whose_target_fails_after_its_move_waits_for_it_where_it_counts_there() -> None:
+    node = moved()
+    node.told(DirFailed(directory_id="B", why="gone"))
+    assert node.orders(serve(ORDERS, "B")) == [], "it is away with its log dir"
+    node.orders(ReadBack(directory_id="B"))
+    folders = (folder(ORDERS, "B", is_clean=True),)
+    node.told(DirsRead(dirs=(replace(dir_report("B"), is_read_back=True),), folders=folders))
+    node.done("read B back")
+    node.done("write epoch 1 to B")
+    said = node.orders(serve(ORDERS, "B"))
+    assert said == ["start orders-0 of old in B with config 1, clean, first"]
+    assert node.done(said[0]) == ["doom orders-0 of old in A"]
+
+
+def test_no_folder_of_an_adopted_log_is_removed_before_the_controller_has_a_word() -> None:
+    both = [folder(ORDERS, "A"), folder(ORDERS, "B")]
+    node = Node("A", "B", folders=both, served=[served(ORDERS, "A")])
+    assert node.began == ["start retention"]
+    unheard = node.envelope(report=0)  # made before the Controller has heard of this life
+    assert node.told(Ordered(orders=unheard)) == ["write epoch 1 to A", "write epoch 1 to B"]
+    assert node.done("write epoch 1 to A") == node.done("write epoch 1 to B") == []
+    assert node.orders() == ["doom orders-0 of old in B"], "it has seen it, and orders nothing else"
 
 
 def test_a_log_that_was_moved_goes_on_in_the_target_though_its_source_fails() -> None:
