@@ -54,6 +54,8 @@ class DirCheckpoints:
         cleaner_offsets = log_dir.cleaner_offsets()
         self._offsets = {name: offsets[name] for name in offsets if name in here}
         self._cleaner = {name: cleaner_offsets[name] for name in cleaner_offsets if name in here}
+        # Log start offsets that somebody was answered: words that were said before are older.
+        self._answered: dict[TopicPartition, int] = {}
         # By group: the partitions that its files may name.
         self._listed: dict[str, set[TopicPartition]] = {
             RECOVERY_POINTS: set(offsets),
@@ -77,7 +79,16 @@ class DirCheckpoints:
     def record(self, partition: TopicPartition, offsets: CheckpointedOffsets) -> None:
         """Keep offsets for the next write."""
         with self._memory:
+            answered = self._answered.get(partition, 0)
+            if offsets.log_start_offset < answered <= offsets.high_watermark:
+                offsets = offsets._replace(log_start_offset=answered)
             self._offsets[partition] = offsets
+
+    def record_log_start(self, partition: TopicPartition, offsets: CheckpointedOffsets) -> None:
+        """Keep offsets for the next write, and a log start that never goes back from now on."""
+        with self._memory:
+            self._answered[partition] = offsets.log_start_offset
+        self.record(partition, offsets)
 
     def record_cleaner_offset(self, partition: TopicPartition, offset: int) -> None:
         """Keep for the next write where a partition's compaction goes on."""
@@ -89,6 +100,7 @@ class DirCheckpoints:
         """The partition has left the dir, or is begun anew."""
         with self._memory:
             self._offsets.pop(partition, None)
+            self._answered.pop(partition, None)
             if self._cleaner.pop(partition, None) is not None:
                 self._is_cleaner_unwritten = True
 

@@ -402,6 +402,22 @@ class DiskWork:
             with self._judging():
                 dir.checkpoints.write_log_start_offsets()
 
+    def record_log_start(self, log: LogId, directory_id: str, offsets: PartitionOffsets) -> None:
+        """Write down at once where a log begins, since somebody is answered that it does.
+
+        On a full disk it is kept for the next checkpoint: records are removed to make room, too.
+        Raises NotLeader where the log, or the dir, is gone, and StorageError.
+        """
+        dir = self._dirs.get(directory_id)
+        if dir is None:
+            raise NotLeader(str(log.partition), "its log dir is not in use")
+        dir.record_log_start(log, offsets.checkpointed())
+        try:
+            with self._judging():
+                dir.checkpoints.write_log_start_offsets()
+        except (DiskFull, OutOfResources) as error:
+            warn(logger, "log-start-not-written", partition=log.partition, why=error)
+
     def settle_losses(self, log: LogId, directory_id: str, offsets: PartitionOffsets) -> None:
         """Write the recovery point of a log that was opened in spite of an accepted loss, at once.
 

@@ -10,7 +10,8 @@ ordered it: by then it has been told the present one, or is replaced.
 group      methods
 =========  =====================================================================================
 control    ``start`` and ``shutdown``, which take long; ``obey`` and ``failed``, which do not wait
-disks      ``log_dirs`` and ``record_cleaner_offset``, which wait for a disk, for some seconds
+disks      ``log_dirs``, ``record_cleaner_offset`` and ``record_log_start``, which wait for a disk,
+           for some seconds
 metadata   ``metadata_...``: the node's copy of the metadata, one request after the other
 lookups    everything else, answered from memory: nothing else can fill its threads
 =========  =====================================================================================
@@ -31,7 +32,7 @@ import ray
 from raylog.actors.control import Confirmed, LogId, MetadataKept, MetadataPush, Orders
 from raylog.actors.errors import LabelShared, NotLeader, UnsupportedLevel
 from raylog.actors.events import event, set_up_logs, warn
-from raylog.actors.messages import LogDirStatus, Recovering
+from raylog.actors.messages import LogDirStatus, PartitionOffsets, Recovering
 from raylog.actors.metrics import Exporter
 from raylog.actors.node.broker_config import BrokerConfig, node_log_dirs
 from raylog.actors.node.disk_work import DiskWork
@@ -278,6 +279,15 @@ class LogManagerImpl:
         Nothing is written if it is not served here. Raises NotLeader as ``log_dirs``.
         """
         self._running().record_cleaner_offset(log, offset)
+
+    @ray.method(concurrency_group="disks")
+    def record_log_start(self, log: LogId, offsets: PartitionOffsets) -> None:
+        """Write down where a log begins; it is on the disk when this answers.
+
+        On a full disk it is kept for the next checkpoint. Raises NotLeader where it is not served
+        here, RequestTimedOut where the disk hangs, and StorageError.
+        """
+        self._running().record_log_start(log, offsets)
 
     # -- the copy of the metadata; all raise NotLeader before the node has begun -------------------
 

@@ -450,6 +450,13 @@ class OnlineDir:
             if self._names.get(log.partition) == log.topic_id:
                 self.checkpoints.record(log.partition, offsets)
 
+    def record_log_start(self, log: LogId, offsets: CheckpointedOffsets) -> None:
+        """As ``DirCheckpoints.record_log_start``. Raises NotLeader where its folder is gone."""
+        with self._memory:
+            if self._names.get(log.partition) != log.topic_id:
+                raise NotLeader(str(log.partition), f"it does not lie in {self.path}")
+            self.checkpoints.record_log_start(log.partition, offsets)
+
     def record_cleaner_offset(self, log: LogId, offset: int) -> bool:
         """Keep for the next checkpoint where a log's compaction goes on.
 

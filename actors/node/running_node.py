@@ -13,12 +13,13 @@ It knows no Ray: what needs Ray comes as ports.
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 
 from raylog.actors.control import VERSION, Confirmed, Ended, LogId, MetadataKept, Orders
-from raylog.actors.errors import UnsupportedVersion
+from raylog.actors.errors import NotLeader, RequestTimedOut, UnsupportedVersion
 from raylog.actors.events import event as log_event
 from raylog.actors.events import warn
 from raylog.actors.levels import LEVELS
@@ -420,6 +421,34 @@ class RunningNode:
 
         self._writes.run(directory_id, write)
         written.wait(CLEANER_TIMEOUT_S)
+
+    def record_log_start(self, log: LogId, offsets: PartitionOffsets) -> None:
+        """Write down where a log begins; returns when that is on its disk.
+
+        Raises NotLeader where it is not served here, RequestTimedOut where the disk hangs, and
+        StorageError.
+        """
+        directory_id = self._shell.home_of(log)
+        if directory_id is None:
+            raise NotLeader(str(log.partition), "it is not served here")
+        written: Future[None] = Future()
+
+        def write() -> None:
+            try:
+                self._disk.record_log_start(log, directory_id, offsets)
+            except RaylogError as error:
+                if isinstance(error, StorageError):
+                    self.failed(log, error)
+                written.set_exception(error)
+            else:
+                written.set_result(None)
+
+        self._writes.run(directory_id, write)
+        try:
+            written.result(CLEANER_TIMEOUT_S)
+        except TimeoutError:
+            what = f"writing down where {log.partition} begins"
+            raise RequestTimedOut(what, CLEANER_TIMEOUT_S) from None
 
     def look_again(self, path: str) -> str:
         """Look afresh at a log dir that could not be used.

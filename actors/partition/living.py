@@ -96,6 +96,7 @@ class Manager(Protocol):
 
     def order(self, timeout_s: float) -> LogOrder: ...
     def confirmed(self) -> Confirmed | None: ...
+    def record_log_start(self, offsets: PartitionOffsets) -> None: ...
     def report(self, error: StorageError, *, is_loud: bool = True) -> bool: ...
     def tell_progress(self, progress: Progress | None) -> None: ...
 
@@ -244,6 +245,14 @@ class LivingLog:
         if not self.spec.node:
             return any_version
         return self.permit(self._manager.confirmed())
+
+    def record_log_start(self, offsets: PartitionOffsets) -> None:
+        """Have it written where the log begins now; nothing without a LogManager.
+
+        Raises NotLeader, RequestTimedOut and StorageError where that is not on the disk.
+        """
+        if self.spec.node:
+            self._manager.record_log_start(offsets)
 
     # -- life --------------------------------------------------------------------------------------
 

@@ -279,7 +279,10 @@ class LogActorImpl:
     def delete_records(self, before_offset: int) -> int:
         """Make records below an offset unreadable; returns the log start offset.
 
-        ``before_offset``: -1 is the high watermark. Raises ConfigUnconfirmed.
+        They do not come back by a crash after this has answered: where the log begins is on the
+        disk then. (On a full disk it is kept for the next checkpoint.) ``before_offset``: -1 is the
+        high watermark. Raises ConfigUnconfirmed; and NotLeader, RequestTimedOut or StorageError
+        where the records are unreadable now, and that is not on the disk yet: ask again.
         """
         high_watermark = self._partition.offsets().high_watermark
         if before_offset == HIGH_WATERMARK:  # once: a later try must not take newer records
@@ -288,7 +291,10 @@ class LogActorImpl:
 
     def _delete_records(self, before_offset: int) -> int:
         may_remove = self._own.own_permit()
-        return self._or_end(lambda: self._partition.delete_records(before_offset, may_remove))
+        partition = self._partition
+        start = self._or_end(lambda: partition.delete_records(before_offset, may_remove))
+        self._own.record_log_start(partition.offsets())
+        return start
 
     @ray.method(concurrency_group="control")
     def close(self) -> PartitionOffsets:

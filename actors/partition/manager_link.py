@@ -1,7 +1,7 @@
 """What a LogActor asks its LogManager, and what it tells it.
 
-Whatever Ray answers, the LogActor goes on: only ``order`` and ``confirmed`` raise, by raylog's
-names.
+Whatever Ray answers, the LogActor goes on: only ``order``, ``confirmed`` and ``record_log_start``
+raise, by raylog's names.
 """
 
 import logging
@@ -9,6 +9,7 @@ import logging
 from raylog.actors.control import Confirmed
 from raylog.actors.errors import ConfigUnconfirmed, NotLeader
 from raylog.actors.events import warn
+from raylog.actors.messages import PartitionOffsets
 from raylog.actors.node_messages import LogOrder
 from raylog.actors.partition.spec import LogSpec
 from raylog.actors.runtime.names import log_manager_name
@@ -20,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 # How long the LogManager is waited for.
 MANAGER_TIMEOUT_S = 5.0
+# The same where it writes to a disk, and says so if that hangs.
+START_TIMEOUT_S = 10.0
 
 
 class ManagerLink:
@@ -53,6 +56,21 @@ class ManagerLink:
         except RaylogError as error:
             why = f"its LogManager cannot be asked ({error.problem})"
             raise ConfigUnconfirmed(str(partition), why) from error
+
+    def record_log_start(self, offsets: PartitionOffsets) -> None:
+        """Have it written where the log begins now.
+
+        Raises NotLeader where the LogManager cannot be asked, RequestTimedOut, and StorageError.
+        """
+        name = log_manager_name(self._spec.node)
+        manager = self._manager()
+        if manager is None:
+            raise NotLeader(name, "it is not running")
+        try:
+            call = manager.record_log_start(self._spec.log, offsets)
+        except AttributeError:  # of its handle
+            raise NotLeader(name, "it is of an older release of raylog") from None
+        call.get(START_TIMEOUT_S)
 
     def report(self, error: StorageError, *, is_loud: bool = True) -> bool:
         """Tell the LogManager that a disk has failed; returns whether it has heard.

@@ -165,6 +165,9 @@ class LogManagerStub:
     def cleaner_offsets(self) -> Call[dict[TopicPartition, int]]:
         return Call(self.handle.cleaner_offsets.remote(), self.name)
 
+    def record_log_start(self, log: LogId, offsets: PartitionOffsets) -> Call[None]:
+        return Call(self.handle.record_log_start.remote(log, offsets), self.name)
+
     def record_cleaner_offset(self, log: LogId, offset: int) -> Call[None]:
         return Call(self.handle.record_cleaner_offset.remote(log, offset), self.name)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from raylog.actors.control import Confirmed, LogId
 from raylog.actors.errors import NotLeader
-from raylog.actors.messages import OpeningReport
+from raylog.actors.messages import OpeningReport, PartitionOffsets
 from raylog.actors.metrics import Exporter
 from raylog.actors.node_messages import LogOrder
 from raylog.actors.partition.living import LivingLog
@@ -91,6 +91,8 @@ class FakeManager:
         self.rights: list[Confirmed | None] = []
         self.asked = 0
         self.hears = True
+        self.is_away = False  # for what begins a log
+        self.starts: list[int] = []  # the log start offsets that it has written down
         self.reports: list[tuple[StorageError, bool]] = []  # the error, and whether it is loud
 
     def order(self, timeout_s: float) -> LogOrder:
@@ -101,6 +103,11 @@ class FakeManager:
 
     def confirmed(self) -> Confirmed | None:
         return self.rights.pop(0) if len(self.rights) > 1 else self.rights[0]
+
+    def record_log_start(self, offsets: PartitionOffsets) -> None:
+        if self.is_away:
+            raise NotLeader("LogManager:n1", "it is not running")
+        self.starts.append(offsets.log_start_offset)
 
     def report(self, error: StorageError, *, is_loud: bool = True) -> bool:
         self.reports.append((error, is_loud))

@@ -9,6 +9,7 @@ from typing import Any
 import ray
 
 from raylog.actors.control import Confirmed, LogId, Report
+from raylog.actors.messages import PartitionOffsets
 from raylog.actors.node_messages import LogOrder
 from raylog.actors.runtime.handles import create
 from raylog.actors.runtime.names import CONTROLLER, log_manager_name
@@ -55,6 +56,9 @@ class RecordingLogManagerImpl:
 
     def confirmed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Confirmed]:
         return {key: self._rights[key] for key in partitions if key in self._rights}
+
+    def record_log_start(self, log: LogId, offsets: PartitionOffsets) -> None:
+        """It has no disk."""
 
     def failed(self, log: LogId, error: StorageError) -> None:
         self._failures.append((log, error))

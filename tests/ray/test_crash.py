@@ -241,6 +241,28 @@ def test_log_manager_and_controller_come_back_and_go_on(broker: Broker, topic: s
         producer.send(topic, b"1", partition=0).result()
 
 
+def test_deleted_records_stay_deleted_though_all_processes_are_killed(
+    local_ray: None, tmp_path: Path
+) -> None:
+    first = raylog.start([str(tmp_path / "a")], namespace="crash-3")
+    first.create_topic("survivor")
+    with first.producer() as producer:
+        for n in range(10):
+            producer.send("survivor", b"%d" % n)
+    assert first.delete_records("survivor", 0, 4) == 4
+    for name in (
+        CONTROLLER,
+        log_manager_name(ray.get_runtime_context().get_node_id()),
+        log_actor_name(TopicPartition("survivor", 0)),
+    ):
+        ray.kill(find(name, "crash-3"), no_restart=True)
+    second = raylog.start([str(tmp_path / "a")], namespace="crash-4")
+    try:
+        assert values(second, "survivor") == list(range(4, 10))
+    finally:
+        second.stop()
+
+
 def test_a_broker_whose_processes_were_all_killed_finds_everything_again(
     local_ray: None, tmp_path: Path
 ) -> None:

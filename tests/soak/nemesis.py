@@ -175,11 +175,15 @@ class Nemesis:
         self._plan(fault.for_s, RETURN, name, partial(self._nodes.add, name))
         return name
 
-    def _kill_head(self, fault: Planned) -> str:
+    def _kill_head(self, fault: Planned) -> str | None:
         """All nodes are lost with it, and come back under other ids; disks stay as they are.
 
-        Nothing is changed before it while somebody stands still, who may be the Controller.
+        Nothing is changed before it while somebody stands still, who may be the Controller. Nobody
+        while an older copy of the metadata lies in the newest one's place, and no Controller has
+        begun since: only Ray knows then that nothing is missed, and Ray is killed, too.
         """
+        if self._old_metadata.is_used and not self._are_in_sync():
+            return None
         can_change = all(later.what != RESUME for later in self._later)
         self._later = [later for later in self._later if later.what not in OF_PROCESSES]
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 import pytest
 
 from raylog.actors.control import LogId
+from raylog.actors.errors import NotLeader
 from raylog.actors.node.dirs import Found
 from raylog.actors.node.events import Folder
 from raylog.actors.node.instructions import Doom, MakeFolder, ReadDir, RetireDir, WriteEpoch
@@ -21,7 +22,7 @@ from raylog.storage.errors import (
 )
 from raylog.storage.loader import open_log
 from raylog.storage.names import TopicPartition
-from raylog.storage.state.checkpoints import CLEANER_OFFSETS
+from raylog.storage.state.checkpoints import CLEANER_OFFSETS, LOG_START_OFFSETS
 from raylog.storage.state.properties import (
     CLEAN_SHUTDOWN,
     PARTITION_METADATA,
@@ -666,6 +667,51 @@ def test_a_checkpoint_of_a_dir_that_vanished_is_a_failed_disk(disks: Disks) -> N
     with pytest.raises(StorageError, match="the folder is gone") as raised:
         disks.work.write_recovery_points(directory_id)
     assert raised.value.is_disk_failure
+
+
+def test_where_a_log_begins_is_on_the_disk_at_once_and_no_older_word_changes_it() -> None:
+    disks = with_checkpoints()
+    directory_id, later = disks.id_of(A), OFFSETS._replace(log_start_offset=8)
+    disks.work.record_log_start(LOG, directory_id, later)
+    assert disks.checkpoint(A, LOG_START_OFFSETS) == {ORDERS: 8, OTHERS: 3}
+    disks.work.record_offsets(LOG, directory_id, OFFSETS)  # was said before, and comes late
+    disks.write_checkpoints()
+    assert disks.checkpoint(A, LOG_START_OFFSETS) == {ORDERS: 8, OTHERS: 3}
+    lost = OFFSETS._replace(log_start_offset=0, high_watermark=5)
+    disks.work.record_offsets(LOG, directory_id, lost)  # it has lost its end since
+    disks.write_checkpoints()
+    assert disks.checkpoint(A, LOG_START_OFFSETS) == {OTHERS: 3}
+
+
+def test_where_the_log_of_another_topic_began_is_forgotten() -> None:
+    disks = with_checkpoints()
+    directory_id = disks.id_of(A)
+    disks.work.record_log_start(LOG, directory_id, OFFSETS._replace(log_start_offset=8))
+    disks.work.carry_out(Doom(token=1, log=LOG, directory_id=directory_id))
+    disks.make(LATER_LOG)
+    disks.work.record_offsets(LATER_LOG, directory_id, OFFSETS)
+    disks.write_checkpoints()
+    assert disks.checkpoint(A, LOG_START_OFFSETS) == {ORDERS: 3, OTHERS: 3}
+
+
+def test_where_a_log_begins_waits_for_room_on_a_full_disk() -> None:
+    disks = with_checkpoints()
+    with disks.fs.failing(DiskFull, under=A):
+        disks.work.record_log_start(LOG, disks.id_of(A), OFFSETS._replace(log_start_offset=8))
+    assert disks.checkpoint(A, LOG_START_OFFSETS) == {ORDERS: 3, OTHERS: 3}
+    disks.write_checkpoints()
+    assert disks.checkpoint(A, LOG_START_OFFSETS) == {ORDERS: 8, OTHERS: 3}
+
+
+def test_where_a_log_begins_is_refused_where_it_does_not_lie() -> None:
+    disks = with_checkpoints()
+    with pytest.raises(NotLeader, match="does not lie"):
+        disks.work.record_log_start(LATER_LOG, disks.id_of(A), OFFSETS)
+    with pytest.raises(NotLeader, match="not in use"):
+        disks.work.record_log_start(LOG, "nowhere", OFFSETS)
+    failing = disks.fs.failing(io_error, under=A)
+    with failing, pytest.raises(StorageError):
+        disks.work.record_log_start(LOG, disks.id_of(A), OFFSETS)
 
 
 def test_compaction_goes_on_where_the_dir_that_serves_says(disks: Disks) -> None:

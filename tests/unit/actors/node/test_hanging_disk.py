@@ -36,6 +36,7 @@ WORKS: dict[str, Work] = {
     "recovery points": lambda disks, here: disks.work.write_recovery_points(here),
     "starts": lambda disks, here: disks.work.write_log_start_offsets(here),
     "cleaned": lambda disks, here: disks.work.record_cleaner_offset(LOG, here, 5),
+    "begins": lambda disks, here: disks.work.record_log_start(LOG, here, OFFSETS),
     "settled": lambda disks, here: disks.work.settle_losses(LOG, here, OFFSETS),
     "make": lambda disks, here: disks.work.carry_out(
         MakeFolder(token=1, log=OTHER_LOG, directory_id=here)

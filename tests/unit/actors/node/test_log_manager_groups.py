@@ -7,7 +7,7 @@ from raylog.actors.node.log_manager import GROUPS, LogManagerImpl
 
 METHODS = {
     "control": {"start", "shutdown", "obey", "failed"},
-    "disks": {"log_dirs", "look_again", "record_cleaner_offset"},
+    "disks": {"log_dirs", "look_again", "record_cleaner_offset", "record_log_start"},
     "metadata": {
         "metadata_push",
         "metadata_status",

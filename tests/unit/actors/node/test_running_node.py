@@ -513,6 +513,19 @@ def test_where_compaction_goes_on_is_kept() -> None:
     node.node.shutdown()
 
 
+def test_where_a_log_begins_is_written_for_who_serves_it() -> None:
+    node = Node().begin()
+    node.serve()
+    offsets = PartitionOffsets(
+        log_start_offset=2, recovery_point=5, high_watermark=5, log_end_offset=5
+    )
+    node.node.record_log_start(LOG, offsets)
+    other = LogId(partition=LOG.partition, topic_id=random_id())
+    with pytest.raises(NotLeader, match="not served here"):
+        node.node.record_log_start(other, offsets)
+    node.node.shutdown()
+
+
 class SilentRay(FakeLogActors):
     """Ray's head does not answer."""
 

@@ -244,6 +244,18 @@ def test_records_are_deleted_with_the_right_of_the_log_manager(first: FakeLogAct
     first.manager.rights = [right_of(1)]
     assert impl.delete_records(1) == 1
     assert impl.delete_records(-1) == 2
+    assert first.manager.starts == [1, 2], "they are on the disk when that is answered"
+
+
+def test_a_deletion_that_is_not_on_the_disk_is_not_answered(first: FakeLogActor) -> None:
+    impl = first.run().impl
+    impl.append(batch())
+    first.manager.rights, first.manager.is_away = [right_of(1)], True
+    with pytest.raises(NotLeader, match="not running"):
+        impl.delete_records(-1)
+    first.manager.is_away = False
+    assert impl.delete_records(-1) == 1
+    assert first.manager.starts == [1]
 
 
 def test_without_a_log_manager_nobody_else_has_a_config(disk: Disk) -> None:

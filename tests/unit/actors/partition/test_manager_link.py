@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from raylog.actors.errors import ConfigUnconfirmed, NotLeader
+from raylog.actors.messages import PartitionOffsets
 from raylog.actors.partition import manager_link
 from raylog.actors.partition.manager_link import ManagerLink
 from raylog.actors.runtime.stubs import LogManagerStub
@@ -13,6 +14,7 @@ from raylog.storage.testing.logs import FOLDER, PARTITION
 from tests.harness.futures import future_of, futures_are_references
 from tests.harness.log_alone import LOG, SPEC, order_of, right_of
 
+OFFSETS = PartitionOffsets(log_start_offset=2, recovery_point=5, high_watermark=5, log_end_offset=5)
 FAILURE = StorageError(FOLDER, "Input/output error")
 
 
@@ -35,6 +37,7 @@ class LogManager:
 
     def __init__(self) -> None:
         self.failed, self.recovering = Method(None), Method(None)
+        self.record_log_start = Method(None)
         self.order_of, self.confirmed = Method(order_of(2)), Method({PARTITION: right_of(2)})
 
 
@@ -53,6 +56,23 @@ def test_its_order_and_its_right_are_asked_for_by_the_log(manager: LogManager) -
     assert link.confirmed() == right_of(2)
     manager.confirmed.answer = {}
     assert link.confirmed() is None
+
+
+def test_where_its_log_begins_is_written_or_that_is_told(
+    manager: LogManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = ManagerLink(SPEC)
+    link.record_log_start(OFFSETS)
+    assert manager.record_log_start.calls == [(LOG, OFFSETS)]
+    manager.record_log_start.answer = FAILURE
+    with pytest.raises(StorageError):
+        link.record_log_start(OFFSETS)
+    del manager.record_log_start
+    with pytest.raises(NotLeader, match="older release"):
+        link.record_log_start(OFFSETS)
+    monkeypatch.setattr(manager_link, "find_log_manager", lambda *_: None)
+    with pytest.raises(NotLeader, match="not running"):
+        link.record_log_start(OFFSETS)
 
 
 def test_a_log_that_was_not_ordered_has_no_order_yet(manager: LogManager) -> None:
