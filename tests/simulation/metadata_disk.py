@@ -55,6 +55,7 @@ class MetadataDisk:
     ) -> None:
         self._appended, self._written, self._restored = appended, written, restored
         self._levels, self._chance = levels, chance
+        self.is_well = False  # from now on nothing fails
         self._disk = MemoryFileSystem()
         self._disk.make_dir("/metadata")
         self._disk.sync_dir("/")
@@ -154,6 +155,8 @@ class MetadataDisk:
         if self.is_full:
             raise DiskFull(PATH)
         match self._chance.randrange(6):
+            case _ if self.is_well:
+                pass
             case 0:
                 done = self._chance.randint(0, MOST_OPERATIONS)
                 self._disk.stop_at(self._disk.operations + done)

@@ -211,6 +211,7 @@ class World:
         self.slow.clear()
         self.ghosts.clear()
         self.metadata.fails_next, self.metadata.is_full = "", False
+        self.metadata.is_well = True
         for node in self.nodes:
             self.node_comes(node)
             for dir in node.dirs:
