@@ -191,8 +191,8 @@ class Users:
         self._check_time(command, max(asked_ms, controller.trouble_ms))
         is_creation = isinstance(command, CreateTopic | AddPartitions)
         if is_creation and isinstance(answer.error, DiskFull) and answer.error.path != PATH:
-            calm_ms = max(asked_ms, controller.trouble_ms) - CALM_MS
-            roomy = self._world.nodes_with_room(calm_ms)
+            # A Controller that was paused meanwhile decides by reports that waited for it.
+            roomy = self._world.nodes_with_room(asked_ms - CALM_MS)
             expect(not roomy, f"{command} is refused, since a disk is full; {roomy} have room")
         if isinstance(command, LogDirOnline) and isinstance(answer.error, LogDirOffline):
             self._start_again(answer.error.path)
