@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from raylog.actors.plane import frames
 from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.table import APIS
+from raylog.storage.schemas.scalars import Bytes, String, Version
 from raylog.storage.schemas.schema import Schema
 from raylog.storage.schemas.types import Array, StructType
 from tests.unit.storage.schemas.messages import SENT, messages
@@ -57,3 +58,20 @@ def entries(struct_type: StructType, name: str) -> StructType:
     assert isinstance(field.type, Array)
     assert isinstance(field.type.entry, StructType)
     return field.type.entry
+
+
+def full(kind: Any, version: Version) -> Any:
+    """A value with two entries in each array, something in each string, and all of its tags."""
+    if isinstance(kind, StructType):
+        present = (field for field in kind.fields if field.is_in(version.number))
+        return {field.name: full(field.type, version) for field in present}
+    if isinstance(kind, Array):
+        return [full(kind.entry, version)] * 2
+    if isinstance(kind, String):
+        return "text"
+    return b"bytes" if isinstance(kind, Bytes) else kind.default
+
+
+def full_frame(api: Api, version: int) -> bytes:
+    value = full(api.request.struct, Version(version, api.is_flexible(version)))
+    return header(api, version) + api.request.write(value, version)
