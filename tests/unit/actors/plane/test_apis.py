@@ -1,5 +1,7 @@
 """The table of APIs is Kafka 4.3's: keys, names, versions, and which versions are flexible."""
 
+import re
+
 import pytest
 
 from raylog.actors.plane.apis.api import Api
@@ -7,6 +9,7 @@ from raylog.actors.plane.apis.connection import API_VERSIONS
 from raylog.actors.plane.apis.records import FETCH, PRODUCE
 from raylog.actors.plane.apis.table import APIS, served_versions
 from raylog.storage.schemas.types import Array, StructType
+from tests.harness.paths import ROOT
 
 # key, name, first and last version that Kafka 4.3 serves, first flexible one (None: none).
 KAFKA = [
@@ -46,6 +49,20 @@ def test_the_table_has_these_apis_in_these_versions() -> None:
         )
         for api in APIS.values()
     ] == KAFKA
+
+
+def test_the_page_of_the_protocol_has_these_apis_in_these_versions() -> None:
+    page = (ROOT / "docs" / "PROTOCOL.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| (\w+) \| ([\d-]+) \| (\S+) \|$", page, re.MULTILINE)
+    assert rows == [
+        (
+            str(key),
+            name,
+            str(first) if first == last else f"{first}-{last}",
+            "-" if flexible is None else str(flexible),
+        )
+        for key, name, first, last, flexible in KAFKA
+    ]
 
 
 def test_the_two_requests_of_records_are_hot() -> None:
