@@ -15,6 +15,7 @@ from rich.table import Table
 
 NAMES = (
     "codec",
+    "frames",
     "append",
     "reading",
     "compaction",

@@ -18,9 +18,9 @@ Several classes can share a code: catch the class, not the code. ``StorageError`
 are the errors of a disk or of one log's files.
 
 The classes are defined next to the code that raises them: ``raylog.storage.errors`` (log, disk,
-configuration), ``raylog.actors.errors`` (cluster, clients), ``raylog.cluster.spark.errors``
-(Spark). This module only re-exports them. Classes whose module needs Arrow, YAML or the command
-line are imported on first use.
+configuration), ``raylog.actors.errors`` (cluster, clients), ``raylog.actors.plane.errors`` (Kafka's
+protocol), ``raylog.cluster.spark.errors`` (Spark). This module only re-exports them. Classes whose
+module needs Arrow, YAML or the command line are imported on first use.
 """
 
 from importlib import import_module
@@ -83,6 +83,7 @@ from raylog.actors.errors import (
     UpgradeRefused,
     WorkFailed,
 )
+from raylog.actors.plane.errors import MalformedRequest, UnsupportedRequest
 from raylog.storage.errors import (
     AsideRefused,
     CleaningAborted,
@@ -199,6 +200,7 @@ __all__ = [
     "LogRefused",
     "LogShorterThanFlushed",
     "LogTruncation",
+    "MalformedRequest",
     "MetadataInDoubt",
     "MetadataIncomplete",
     "MetadataMissing",
@@ -264,6 +266,7 @@ __all__ = [
     "UnsupportedCompressionType",
     "UnsupportedLevel",
     "UnsupportedMessage",
+    "UnsupportedRequest",
     "UnsupportedVersion",
     "UnwritableValue",
     "UpgradeRefused",

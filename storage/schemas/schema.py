@@ -11,11 +11,13 @@ a struct indented below it::
     members []                         an array of structs,
       memberId string                  with this field
     leader int32 0+ tag=1 default=-2   tagged: written only where it is not the default
+    name ?string null=12+              may be null in version 12 and later
+    leaderEpoch int32 7+ ignorable     may be given to a version that does not have it
 
-Types: bool, int8 ... int64, uint16, float64, string, bytes, uuid, struct (of the fields below),
-each with ``[]`` before it for an array and ``?`` before that where null is a value. How each is
-written, and which Python value it is, ``types.py`` draws. A default is 0, "", an empty array or,
-where null is a value, null, if the line gives no other.
+Types: bool, int8 ... int64, uint16, float64, string, bytes, records, uuid, struct (of the fields
+below), each with ``[]`` before it for an array and ``?`` before that where null is a value. How
+each is written, and which Python value it is, ``types.py`` draws. A default is 0, "", an empty
+array or, where null is a value, null, if the line gives no other.
 
 ``Schema.read`` and ``Schema.write`` are inverse to each other: what was read is written as the same
 bytes, with tagged fields and strings that this schema does not understand. This is so for all that
@@ -54,22 +56,24 @@ from typing import Final, NamedTuple
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import InvalidRecord, UnwritableValue
 from raylog.storage.schemas.binary import ByteReader
-from raylog.storage.schemas.types import (
+from raylog.storage.schemas.scalars import (
+    NEVER,
     NUMBERS,
-    Array,
     Bytes,
-    Field,
+    Records,
     Refusal,
     String,
-    StructType,
-    Type,
     Uuid,
-    Value,
     Version,
 )
+from raylog.storage.schemas.types import Array, Field, StructType, Type, Value
 
-NEVER: Final = 2**15  # above every version, which are int16
 _VERSION: Final = Form(">h")
+_SIZED: Final[dict[str, type[String] | type[Bytes]]] = {
+    "string": String,
+    "bytes": Bytes,
+    "records": Records,
+}
 
 
 class Schema(NamedTuple):
@@ -155,35 +159,43 @@ def _parse(lines: list[str], depth: int) -> tuple[tuple[Field, ...], list[str]]:
 
 def _field(words: list[str], inner: tuple[Field, ...]) -> Field:
     name, type_text, *rest = words
-    options: dict[str, int] = {}
+    options: dict[str, str] = {}
     versions = "0+"
+    is_ignorable = False
     for word in rest:
-        key, is_option, number = word.partition("=")
+        key, is_option, text = word.partition("=")
         if is_option:
-            options[key] = int(number)
+            options[key] = text
+        elif word == "ignorable":
+            is_ignorable = True
         else:
             versions = word
     first, _, last = versions.partition("-")
     return Field(
         name=name,
-        type=_type(type_text, inner),
+        type=_type(type_text, inner, int(options.get("null", "0").rstrip("+"))),
         first_version=int(first.rstrip("+")),
         last_version=int(last or NEVER),
-        tag=options.get("tag"),
-        own_default=options.get("default"),
+        tag=int(options["tag"]) if "tag" in options else None,
+        own_default=_default(options["default"]) if "default" in options else None,
+        is_ignorable=is_ignorable,
     )
 
 
-def _type(text: str, inner: tuple[Field, ...]) -> Type:
+def _default(text: str) -> int:
+    return True if text == "true" else int(text)
+
+
+def _type(text: str, inner: tuple[Field, ...], null_since: int = 0) -> Type:
+    """A type by its text. ``null_since``: the first version with null, where it has a ``?``."""
     is_nullable = text.startswith("?")
+    null_since = null_since if is_nullable else NEVER
     text = text.removeprefix("?")
     if text.startswith("[]"):
-        return Array(_type(text.removeprefix("[]") or "struct", inner), is_nullable)
+        return Array(_type(text.removeprefix("[]") or "struct", inner), null_since)
     if text == "struct":
         return StructType(inner, is_nullable)
-    if text == "string":
-        return String(is_nullable)
-    if text == "bytes":
-        return Bytes(is_nullable)
+    if text in _SIZED:
+        return _SIZED[text](null_since)
     assert not is_nullable, f"a {text} is never null"
     return Uuid() if text == "uuid" else NUMBERS[text]

@@ -9,6 +9,7 @@ numbers     int, float, bool    fixed width, big-endian        the same
 uuid        ``uuid.UUID``       16 bytes                       the same
 string      str                 int16 length, UTF-8            unsigned varint length + 1, UTF-8
 bytes       bytes               int32 length, bytes            unsigned varint length + 1, bytes
+records     memoryview          the same as bytes              the same as bytes
 array       list                int32 count, entries           unsigned varint count + 1, entries
 struct      dict by field name  fields in order                fields in order, tagged fields
 ==========  ==================  =============================  ================================
@@ -24,158 +25,68 @@ are kept for this:
 - A string whose bytes are no UTF-8 is read with ``surrogateescape``: the str that this gives is
   written as the same bytes.
 
-What was read has every field: the default stands for a tagged field that was not written, and for
-a field that the version does not have. What is written may leave those out, and nothing else.
+Both are so with the rules of bytes that are stored; a reader may have others (``binary.py``).
 
-A type refuses by ``Refusal``, which collects the path to the field; ``schema.py`` turns it into an
-error. Source: Kafka's message generator; KIP-482.
+A count is checked against the bytes that are left before anything is read or allocated for it. So
+what a message takes in memory is bounded by its own bytes, and by ``ReadRules.max_entries``.
+
+What was read has every field: the default stands for a tagged field that was not written, and for
+a field that the version does not have. What is written may leave those out, and nothing else. A
+field that the version does not have may be given with its default. With another value it is left
+out if the field is *ignorable*, and refused if it is not.
+
+Numbers, uuids, strings and bytes are in ``scalars.py``. A type refuses by ``Refusal``, which
+collects the path to the field; ``schema.py`` turns it into an error. Source: Kafka's message
+generator; KIP-482.
 """
 
-import uuid
 from collections.abc import Mapping
 from functools import cached_property
 from struct import Struct as Form
-from struct import error as FormError
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from raylog.storage.schemas.binary import MAX_UNSIGNED, ByteReader, put_unsigned
+from raylog.storage.schemas.scalars import (
+    NEVER,
+    Bytes,
+    Number,
+    Refusal,
+    Sized,
+    String,
+    Uuid,
+    Version,
+)
 
 Value: TypeAlias = dict[str, Any]
 
 UNKNOWN_TAGS: Final = "unknown_tags"  # in a struct: dict of tag to bytes
-MAX_STRING_BYTES: Final = 2**15 - 1  # Kafka's limit in flexible versions, too
 
-_BAD_UTF8: Final = "surrogateescape"
-_INT16: Final = Form(">h")
 _INT32: Final = Form(">i")
 _NULL, _PRESENT = b"\xff", b"\x01"
+_LEAST_TAG_BYTES: Final = 2  # a tag and a size
 
 
-class Refusal(Exception):
-    """A value that cannot be written, or bytes that are no value: where, and why."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-        self.path = ""
-
-    def below(self, step: str) -> "Refusal":
-        """The same refusal, as seen from one level further out."""
-        self.path = f"{step}{self.path}"
-        return self
-
-
-class Version(NamedTuple):
-    """A message's version, and whether it is flexible."""
-
-    number: int
-    is_flexible: bool
-
-
-class Number:
-    """A number of fixed width, or a bool."""
-
-    def __init__(self, name: str, form: str) -> None:
-        self.name = name
-        self.default: Any = False if name == "bool" else 0
-        self._form = Form(form)
-
-    def read(self, reader: ByteReader, version: Version) -> Any:
-        return reader.number(self._form)
-
-    def write(self, out: bytearray, value: Any, version: Version) -> None:
-        if isinstance(value, bool) != (self.name == "bool"):
-            raise Refusal(f"{value!r} is no {self.name}")
-        try:
-            out += self._form.pack(value)
-        except (FormError, OverflowError):
-            raise Refusal(f"{value!r} is no {self.name}") from None
-
-
-class Uuid:
-    """A UUID; all zeros where none is meant."""
-
-    default: Final = uuid.UUID(int=0)
-
-    def read(self, reader: ByteReader, version: Version) -> uuid.UUID:
-        return uuid.UUID(bytes=reader.take(16))
-
-    def write(self, out: bytearray, value: Any, version: Version) -> None:
-        if not isinstance(value, uuid.UUID):
-            raise Refusal(f"{value!r} is no uuid")
-        out += value.bytes
-
-
-class String:
-    """Text of at most ``MAX_STRING_BYTES``."""
-
-    def __init__(self, is_nullable: bool) -> None:
-        self.is_nullable = is_nullable
-        self.default = None if is_nullable else ""
-
-    def read(self, reader: ByteReader, version: Version) -> str | None:
-        size = _read_size(reader, _INT16, version, self.is_nullable)
-        if size is None:
-            return None
-        if size > MAX_STRING_BYTES:
-            raise Refusal(f"a string of {size} bytes, more than {MAX_STRING_BYTES}")
-        return reader.take(size).decode(errors=_BAD_UTF8)
-
-    def write(self, out: bytearray, value: Any, version: Version) -> None:
-        if value is None:
-            _write_null(out, _INT16, version, self.is_nullable)
-            return
-        if not isinstance(value, str):
-            raise Refusal(f"{value!r} is no string")
-        try:
-            content = value.encode(errors=_BAD_UTF8)
-        except UnicodeEncodeError:
-            raise Refusal(f"{value!r} contains an unpaired surrogate") from None
-        if len(content) > MAX_STRING_BYTES:
-            raise Refusal(f"a string of {len(content)} bytes, more than {MAX_STRING_BYTES}")
-        _write_size(out, len(content), _INT16, version)
-        out += content
-
-
-class Bytes:
-    """Bytes of any kind."""
-
-    def __init__(self, is_nullable: bool) -> None:
-        self.is_nullable = is_nullable
-        self.default = None if is_nullable else b""
-
-    def read(self, reader: ByteReader, version: Version) -> bytes | None:
-        size = _read_size(reader, _INT32, version, self.is_nullable)
-        return None if size is None else reader.take(size)
-
-    def write(self, out: bytearray, value: Any, version: Version) -> None:
-        if value is None:
-            _write_null(out, _INT32, version, self.is_nullable)
-            return
-        if not isinstance(value, bytes | bytearray | memoryview):
-            raise Refusal(f"{value!r} is no bytes")
-        content = bytes(value)
-        _write_size(out, len(content), _INT32, version)
-        out += content
-
-
-class Array:
+class Array(Sized):
     """Entries of one type, in an order."""
 
-    def __init__(self, entry: "Type", is_nullable: bool) -> None:
+    form = _INT32
+
+    def __init__(self, entry: "Type", null_since: int = NEVER) -> None:
+        super().__init__(null_since)
         self.entry = entry
-        self.is_nullable = is_nullable
 
     @property
     def default(self) -> list[Any] | None:
         return None if self.is_nullable else []
 
     def read(self, reader: ByteReader, version: Version) -> list[Any] | None:
-        count = _read_size(reader, _INT32, version, self.is_nullable)
+        count = self.read_size(reader, version)
         if count is None:
             return None
-        if count > reader.left:
+        # An entry that needs no byte counts as one of a byte: no schema of Kafka's has such.
+        if count * max(1, self.entry.least_bytes(version)) > reader.left:
             raise Refusal(f"an array of {count} entries in {reader.left} bytes")
+        _count_entries(reader, count)
         entries = []
         for index in range(count):
             try:
@@ -186,11 +97,11 @@ class Array:
 
     def write(self, out: bytearray, value: Any, version: Version) -> None:
         if value is None:
-            _write_null(out, _INT32, version, self.is_nullable)
+            self.write_null(out, version)
             return
         if not isinstance(value, list | tuple):
             raise Refusal(f"{value!r} is no array")
-        _write_size(out, len(value), _INT32, version)
+        self.write_size(out, len(value), version)
         for index, entry in enumerate(value):
             try:
                 self.entry.write(out, entry, version)
@@ -207,6 +118,7 @@ class Field(NamedTuple):
     last_version: int
     tag: int | None
     own_default: int | None  # None: the default of the type
+    is_ignorable: bool = False  # left out of a version that does not have it
 
     @property
     def default(self) -> Any:
@@ -235,6 +147,7 @@ class _Layout(NamedTuple):
     untagged: tuple[Field, ...]
     tagged: dict[int, Field]  # by rising tag
     absent: tuple[Field, ...]
+    least_bytes: int
 
 
 class StructType:
@@ -249,10 +162,13 @@ class StructType:
     def default(self) -> Value | None:
         return None if self.is_nullable else {field.name: field.default for field in self.fields}
 
+    def least_bytes(self, version: Version) -> int:
+        return 1 if self.is_nullable else self._layout(version).least_bytes
+
     def read(self, reader: ByteReader, version: Version) -> Value | None:
         if self.is_nullable and reader.take(1)[0] >= 0x80:
             return None
-        layout = self._layout(version.number)
+        layout = self._layout(version)
         value: Value = {}
         for field in layout.untagged:
             value[field.name] = field.read(reader, version)
@@ -270,24 +186,30 @@ class StructType:
             raise Refusal(f"{value!r} is no struct")
         if self.is_nullable:
             out += _PRESENT
-        layout = self._layout(version.number)
+        layout = self._layout(version)
         self._check_names(value, layout, version)
         for field in layout.untagged:
             field.write(out, value[field.name], version)
         if version.is_flexible:
             _write_tagged(out, value, layout.tagged, version)
 
-    def _layout(self, version: int) -> _Layout:
-        layout = self._layouts.get(version)
+    def _layout(self, version: Version) -> _Layout:
+        layout = self._layouts.get(version.number)
         if layout is None:
-            present = [field for field in self.fields if field.is_in(version)]
-            tagged = {field.tag: field for field in present if field.tag is not None}
-            layout = self._layouts[version] = _Layout(
-                untagged=tuple(field for field in present if field.tag is None),
-                tagged=dict(sorted(tagged.items())),
-                absent=tuple(field for field in self.fields if not field.is_in(version)),
-            )
+            layout = self._layouts[version.number] = self._made_layout(version)
         return layout
+
+    def _made_layout(self, version: Version) -> _Layout:
+        present = [field for field in self.fields if field.is_in(version.number)]
+        untagged = tuple(field for field in present if field.tag is None)
+        tagged = {field.tag: field for field in present if field.tag is not None}
+        tags_bytes = 1 if version.is_flexible else 0
+        return _Layout(
+            untagged=untagged,
+            tagged=dict(sorted(tagged.items())),
+            absent=tuple(field for field in self.fields if not field.is_in(version.number)),
+            least_bytes=tags_bytes + sum(field.type.least_bytes(version) for field in untagged),
+        )
 
     @cached_property
     def _names(self) -> frozenset[str]:
@@ -296,24 +218,25 @@ class StructType:
     def _read_tagged(
         self, reader: ByteReader, value: Value, tagged: dict[int, Field], version: Version
     ) -> None:
+        count = reader.unsigned()
+        if count * _LEAST_TAG_BYTES > reader.left:
+            raise Refusal(f"{count} tagged fields in {reader.left} bytes")
+        _count_entries(reader, count)
         seen: set[int] = set()
         unknown = {}
-        for _ in range(reader.unsigned()):
+        for _ in range(count):
             tag = reader.unsigned()
-            content = reader.take(reader.unsigned())
+            size = reader.unsigned()
             if tag in seen:
                 raise Refusal(f"tag {tag} occurs twice")
             seen.add(tag)
             field = tagged.get(tag)
-            if field is None:
-                unknown[tag] = content
-                continue
-            inner = ByteReader(content)
-            value[field.name] = field.read(inner, version)
-            if inner.left:
-                raise Refusal(f"a size that is {inner.left} bytes too large").below(
-                    f".{field.name}"
-                )
+            if field is not None:
+                value[field.name] = _read_sized(reader, field, size, version)
+            elif reader.rules.keeps_unknown_tags:
+                unknown[tag] = reader.take(size)
+            else:
+                reader.skip(size)
         if unknown:
             value[UNKNOWN_TAGS] = unknown
 
@@ -322,6 +245,8 @@ class StructType:
             if field.name not in value:
                 raise Refusal("is missing").below(f".{field.name}")
         for field in layout.absent:
+            if field.is_ignorable:
+                continue
             if value.get(field.name, field.default) != field.default:
                 raise Refusal(
                     f"{value[field.name]!r}, but version {version.number} has no such field"
@@ -335,18 +260,22 @@ class StructType:
 
 Type: TypeAlias = Number | Uuid | String | Bytes | Array | StructType
 
-NUMBERS: Final = {
-    name: Number(name, form)
-    for name, form in {
-        "bool": ">?",
-        "int8": ">b",
-        "int16": ">h",
-        "uint16": ">H",
-        "int32": ">i",
-        "int64": ">q",
-        "float64": ">d",
-    }.items()
-}
+
+def _count_entries(reader: ByteReader, count: int) -> None:
+    """Take entries from those that the message may have."""
+    reader.entries_left -= count
+    if reader.entries_left < 0:
+        raise Refusal(f"more than {reader.rules.max_entries} entries in one message")
+
+
+def _read_sized(reader: ByteReader, field: Field, size: int, version: Version) -> Any:
+    """The value of a tagged field, which must fill its bytes."""
+    outer_end = reader.narrow(size)
+    value = field.read(reader, version)
+    if reader.left:
+        raise Refusal(f"a size that is {reader.left} bytes too large").below(f".{field.name}")
+    reader.widen(outer_end)
+    return value
 
 
 def _check_unknown_tags(unknown: Any, layout: _Layout, version: Version) -> None:
@@ -381,31 +310,3 @@ def _write_tagged(
         put_unsigned(out, tag)
         put_unsigned(out, len(contents[tag]))
         out += contents[tag]
-
-
-def _read_size(reader: ByteReader, form: Form, version: Version, is_nullable: bool) -> int | None:
-    """A length or a count; None is null, for which Kafka takes every negative one."""
-    size = reader.unsigned() - 1 if version.is_flexible else reader.number(form)
-    if size >= 0:
-        return int(size)
-    if not is_nullable:
-        raise Refusal("the field is not nullable")
-    return None
-
-
-def _write_size(out: bytearray, size: int, form: Form, version: Version) -> None:
-    if size >= MAX_UNSIGNED:
-        raise Refusal(f"a size of {size}, more than {MAX_UNSIGNED - 1}")
-    if version.is_flexible:
-        put_unsigned(out, size + 1)
-    else:
-        out += form.pack(size)
-
-
-def _write_null(out: bytearray, form: Form, version: Version, is_nullable: bool) -> None:
-    if not is_nullable:
-        raise Refusal("the field is not nullable")
-    if version.is_flexible:
-        put_unsigned(out, 0)
-    else:
-        out += form.pack(-1)

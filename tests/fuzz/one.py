@@ -8,7 +8,7 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["raylog.storage"]):
+with atheris.instrument_imports(include=["raylog.storage", "raylog.actors.plane"]):
     from tests.fuzz.targets import TARGETS, limit_bombs
 
 from tests.fuzz.seeds import seeds

@@ -3,8 +3,11 @@
 import struct
 from collections.abc import Iterator
 
+from raylog.actors.plane.frames import parse
 from raylog.storage.limits import MAX_LONG
+from tests.fuzz.frames import VERSIONS
 from tests.harness.paths import GOLDEN
+from tests.unit.actors.plane.bodies import full_frame
 
 MAX_SEED_BYTES = 4096  # a longer one is cut: mutations of small inputs reach further
 
@@ -130,6 +133,22 @@ def _taken() -> Iterator[bytes]:
             yield choices + content
 
 
+def _frames() -> Iterator[bytes]:
+    """What clients sent, and of each API and version a request with all of its fields."""
+    for line in (GOLDEN / "client-frames" / "frames.txt").read_text().splitlines():
+        yield bytes.fromhex(line.rpartition(" | ")[2])
+    for api, version in VERSIONS:
+        yield full_frame(api, version)
+
+
+def _requests() -> Iterator[bytes]:
+    """Their bodies, each behind the number that chooses API and version."""
+    for frame in _frames():
+        request = parse(frame)
+        choice = VERSIONS.index((request.api, request.version))
+        yield bytes([choice]) + frame[request.body_position :]
+
+
 _SEEDS = {
     "headers": _batches,
     "records": _batches,
@@ -148,4 +167,6 @@ _SEEDS = {
     "logs": _logs,
     "accumulated": _accumulated,
     "taken": _taken,
+    "frames": _frames,
+    "requests": _requests,
 }

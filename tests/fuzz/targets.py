@@ -49,6 +49,7 @@ from raylog.storage.testing.logs import FOLDER, Disk
 from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.validation import check_append
 from tests.fuzz.clients import accumulated, taken
+from tests.fuzz.frames import frames, requests
 from tests.fuzz.kernels import KERNELS, Disagreement, agreed, with_kernel
 
 __all__ = ["KERNELS", "TARGETS", "Disagreement", "agreed", "limit_bombs"]
@@ -412,5 +413,7 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
         logs,
         accumulated,
         taken,
+        frames,
+        requests,
     )
 }

@@ -9,8 +9,9 @@ Kafka's JSON converters, which its message generator writes.
 import base64
 from typing import Any
 
+from raylog.storage.schemas.scalars import Bytes, String, Uuid
 from raylog.storage.schemas.schema import Schema
-from raylog.storage.schemas.types import Array, Bytes, Field, String, StructType, Type, Uuid, Value
+from raylog.storage.schemas.types import Array, Field, StructType, Type, Value
 from raylog.storage.state.properties import id_text
 from raylog.storage.tools.dump.java_text import utf8_text
 
