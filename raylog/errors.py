@@ -83,7 +83,18 @@ from raylog.actors.errors import (
     UpgradeRefused,
     WorkFailed,
 )
-from raylog.actors.plane.errors import MalformedRequest, UnsupportedRequest
+from raylog.actors.plane.errors import (
+    AcceptFailed,
+    AddressTaken,
+    AnswerCut,
+    FrameTooLarge,
+    MalformedRequest,
+    NotAcknowledged,
+    PeerGone,
+    RelayAway,
+    StrangeUser,
+    UnsupportedRequest,
+)
 from raylog.storage.errors import (
     AsideRefused,
     CleaningAborted,
@@ -153,7 +164,10 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AcceptFailed",
     "ActorAway",
+    "AddressTaken",
+    "AnswerCut",
     "AnswerLost",
     "AsideRefused",
     "BrokerNotFound",
@@ -176,6 +190,7 @@ __all__ = [
     "FileNotReadable",
     "FlushedRecordsMissing",
     "ForkedProcess",
+    "FrameTooLarge",
     "IdentityMissing",
     "InconsistentClusterId",
     "InvalidConfig",
@@ -215,6 +230,7 @@ __all__ = [
     "NoRoomToSetAside",
     "NodeOrderReplaced",
     "NotAPartitionFolder",
+    "NotAcknowledged",
     "NotController",
     "NotLeader",
     "NotSentInTime",
@@ -224,6 +240,7 @@ __all__ = [
     "OlderMetadata",
     "OutOfOrderSequence",
     "OutOfResources",
+    "PeerGone",
     "PlainBatchTooLarge",
     "PolicyViolation",
     "ProduceFailed",
@@ -235,6 +252,7 @@ __all__ = [
     "RecordTooLarge",
     "RecordTooLargeToSend",
     "ReentrantCall",
+    "RelayAway",
     "RepairRefused",
     "RequestTimedOut",
     "SegmentDeleted",
@@ -243,6 +261,7 @@ __all__ = [
     "SparkSessionExists",
     "SparkUnavailable",
     "StorageError",
+    "StrangeUser",
     "SwapUnfinished",
     "TemporaryFileLost",
     "TokenNotMade",

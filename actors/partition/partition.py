@@ -48,7 +48,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from raylog.actors.errors import InvalidRequest, TooManyPolls
+from raylog.actors.errors import InvalidRequest, TooManyAppends, TooManyPolls
 from raylog.actors.messages import AppendResult, FetchResult, PartitionOffsets, RemovedSegments
 from raylog.actors.partition.bounds import IN_FLIGHT_BYTES, PARKED_FETCHES, InFlight
 from raylog.actors.partition.meters import Meters, name_of
@@ -71,8 +71,9 @@ from raylog.storage.errors import (
 )
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction
+from raylog.storage.limits import MAX_INT
 from raylog.storage.log import HIGH_WATERMARK, Log
-from raylog.storage.readable import COMMITTED, EARLIEST_PENDING_UPLOAD, Isolation
+from raylog.storage.readable import COMMITTED, EARLIEST_PENDING_UPLOAD, Isolation, LogRead
 from raylog.storage.records.layout import TRANSACTIONAL
 from raylog.storage.segment import SegmentId
 from raylog.storage.state.epochs import NO_EPOCH
@@ -93,11 +94,11 @@ Answer = TypeVar("Answer")
 
 
 class Waiter(NamedTuple):
-    """A fetch that is parked. Waiters are ordered by what they wait for."""
+    """Who waits for bytes. Waiters are ordered by what they wait for."""
 
     wanted_bytes: int  # the count of bytes ever readable that wakes it
-    ticket: int  # another one for each waiter, so that the order is never decided by the event
-    woken: threading.Event
+    ticket: int  # another one for each waiter, so that the order is never decided by ``wake``
+    wake: Callable[[], None]
 
 
 class Partition:
@@ -143,21 +144,34 @@ class Partition:
 
         Raises TooManyAppends, and the errors of ``Log.append``, with nothing written.
         """
-        began_s, size_bytes = time.perf_counter(), _size_of(records)
+        size_bytes = _size_of(records)
         try:
             self._in_flight.enter(size_bytes)
-            try:
-                batch, answer = self._append(records)
-            finally:
-                self._in_flight.leave(size_bytes)
+        except TooManyAppends as error:
+            self._append_failed(error)
+            raise
+        try:
+            return self.append_admitted(records)
+        finally:
+            self._in_flight.leave(size_bytes)
+
+    def append_admitted(self, records: Buffer) -> AppendResult:
+        """``append``, of a request for whose bytes its caller has room (``plane/room.py``)."""
+        began_s = time.perf_counter()
+        try:
+            batch, answer = self._append(records)
         except BaseException as error:
-            self.meters.failed_appends.append(name_of(error))
-            self._ask_for_upkeep()
+            self._append_failed(error)
             raise
         took_s = time.perf_counter() - began_s
+        size_bytes = _size_of(records)
         self.meters.appends.append((took_s, size_bytes, batch.header.count, answer.is_duplicate))
         self._ask_for_upkeep()
         return answer
+
+    def _append_failed(self, error: BaseException) -> None:
+        self.meters.failed_appends.append(name_of(error))
+        self._ask_for_upkeep()
 
     def _append(self, records: Buffer) -> tuple[CheckedBatch, AppendResult]:
         self.check_online()
@@ -228,6 +242,22 @@ class Partition:
         finally:
             self._ask_for_upkeep()
 
+    def read(
+        self, offset: int, max_bytes: int, isolation: Isolation, last_fetched_epoch: int
+    ) -> LogRead:
+        """What is there now: ``ReadableLog.read``, of a partition that is online."""
+        began_s = time.perf_counter()
+        try:
+            self.check_online()
+            found = self.log.read(offset, max_bytes, isolation, last_fetched_epoch)
+        except BaseException as error:
+            self.meters.failed_fetches.append(name_of(error))
+            raise
+        finally:
+            self._ask_for_upkeep()
+        self.meters.fetches.append((time.perf_counter() - began_s, found.size_bytes))
+        return found
+
     def _fetch(
         self,
         offset: int,
@@ -278,20 +308,36 @@ class Partition:
 
     def _wait(self, wanted_bytes: int, max_wait_ms: int) -> None:
         """Park until so many bytes were ever readable, or the time is up. Raises TooManyPolls."""
-        waiter = Waiter(wanted_bytes, next(self._tickets), threading.Event())
+        woken = threading.Event()
+        waiter = self.watch(wanted_bytes, woken.set, most=self._most_waiters)
+        if not woken.wait(max_wait_ms / 1000):
+            self.unwatch(waiter)
+
+    def watch(self, wanted_bytes: int, wake: Callable[[], None], *, most: int = MAX_INT) -> Waiter:
+        """Have ``wake`` called once: when so many bytes were ever readable, or none will be.
+
+        It is called by any thread, perhaps before this returns, and must neither wait nor raise:
+        an append waits for it. ``ReadableLog.readable_bytes`` counts the bytes. Raises TooManyPolls
+        if ``most`` are waiting.
+        """
+        waiter = Waiter(wanted_bytes, next(self._tickets), wake)
         with self._waiters_lock:
             if self._offline is not None:
-                return  # going offline has woken all that were here
-            if len(self._waiters) >= self._most_waiters:
-                raise TooManyPolls(str(self.log.partition), self._most_waiters)
+                wake()  # going offline has woken all that were here
+                return waiter
+            if len(self._waiters) >= most:
+                raise TooManyPolls(str(self.log.partition), most)
             heapq.heappush(self._waiters, waiter)
         if self.log.readable_bytes >= wanted_bytes:
             self._wake()
-        if not waiter.woken.wait(max_wait_ms / 1000):
-            with self._waiters_lock:
-                if waiter in self._waiters:
-                    self._waiters.remove(waiter)
-                    heapq.heapify(self._waiters)
+        return waiter
+
+    def unwatch(self, waiter: Waiter) -> None:
+        """Wake it no more; fine if it was woken."""
+        with self._waiters_lock:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+                heapq.heapify(self._waiters)
 
     def _wake(self) -> None:
         if not self._waiters:
@@ -299,11 +345,11 @@ class Partition:
         with self._waiters_lock:
             readable_bytes = self.log.readable_bytes
             while self._waiters and self._waiters[0].wanted_bytes <= readable_bytes:
-                heapq.heappop(self._waiters).woken.set()
+                heapq.heappop(self._waiters).wake()
 
     @property
     def waiting(self) -> int:
-        """How many fetches are parked."""
+        """How many wait for bytes."""
         return len(self._waiters)
 
     # -- the rest ----------------------------------------------------------------------------------
@@ -521,7 +567,7 @@ class Partition:
         self._upkeep_wanted.set()
         with self._waiters_lock:
             for waiter in self._waiters:
-                waiter.woken.set()
+                waiter.wake()
             self._waiters.clear()
 
     def _or_offline(

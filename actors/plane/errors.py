@@ -1,7 +1,7 @@
 """Requests of Kafka's protocol that get no answer: the connection is closed, as Kafka does.
 
-Each becomes one line of a log, so it says which request it was. (What is wrong with the content of
-a request is answered by an error code, and is no business of these.)
+Each becomes one line of a log, so it says which request it was, or what became of the peer. (What
+is wrong with the content of a request is answered by an error code, and is no business of these.)
 """
 
 from raylog.storage.errors import RaylogError
@@ -39,4 +39,98 @@ class UnsupportedRequest(RaylogError):
     template = (
         "{api} request of version {version}, correlation id {correlation_id}: not served; use a "
         "client that asks for ApiVersions first, or set it to Kafka 4.0"
+    )
+
+
+class PeerGone(RaylogError):
+    """The peer has ended the connection, or has fallen silent in the middle of something."""
+
+    code, error_name = 13, "NETWORK_EXCEPTION"
+    why: str
+    template = "the peer is gone: {why}"
+
+
+class AnswerCut(RaylogError):
+    """A file is shorter than the range of it that an answer has promised."""
+
+    fields = ("path", "position", "end")
+    path: str
+    position: int
+    end: int
+    template = (
+        "{path} ends at {position}, and an answer has promised its bytes up to {end}; the "
+        "connection was closed. If it happens again, look at the disk"
+    )
+
+
+class FrameTooLarge(RaylogError):
+    """The size of a frame is more than ``socket.request.max.bytes``, or below 0."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("size_bytes", "most_bytes", "hint")
+    size_bytes: int
+    most_bytes: int
+    hint: str
+    template = (
+        "a frame of {size_bytes} bytes, where socket.request.max.bytes is {most_bytes}{hint}; the "
+        "connection was closed"
+    )
+
+
+class StrangeUser(RaylogError):
+    """Somebody else than this process's user, or root, has connected by the Unix socket."""
+
+    code, error_name = 31, "CLUSTER_AUTHORIZATION_FAILED"
+    fields = ("user",)
+    user: int
+    template = (
+        "user {user} has connected by the Unix socket, which is for this broker's user alone; run "
+        "the client as the broker's user, or connect by TCP"
+    )
+
+
+class AcceptFailed(RaylogError):
+    """The system gives no connection."""
+
+    why: str
+    template = (
+        "no connection can be accepted: {why}; it is tried again. Raise the limit of open files "
+        "(ulimit -n) if there are too many"
+    )
+
+
+class AddressTaken(RaylogError):
+    """Somebody else listens at an address."""
+
+    code, error_name = 8, "BROKER_NOT_AVAILABLE"
+    fields = ("address", "why")
+    address: str
+    why: str
+    template = "cannot listen at {address}: {why}; end who listens there, or choose another address"
+
+
+class NotAcknowledged(RaylogError):
+    """A producer that asks for no answer (``acks=0``) has sent what cannot be appended."""
+
+    fields = ("topic", "partition", "error_code")
+    topic: str
+    partition: int
+    error_code: int
+    template = (
+        "records for {topic}-{partition} were not appended (error code {error_code}), and their "
+        "producer asks for no answer; the connection was closed, so that it looks again where the "
+        "partition is"
+    )
+
+
+class RelayAway(RaylogError):
+    """A request concerns the cluster, and the node's LogManager cannot be asked."""
+
+    code, error_name = 8, "BROKER_NOT_AVAILABLE"
+    fields = ("what", "why")
+    what: str
+    why: str
+    template = (
+        "the node's LogManager cannot be asked ({what}): {why}; the connection was closed, and the "
+        "client asks another broker. Ray starts the LogManager again"
     )

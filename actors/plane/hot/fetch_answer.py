@@ -21,7 +21,7 @@ Joined, the pieces are what the schema writes, to the byte, and a test compares 
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from raylog.actors.plane.apis.records import FETCH
 from raylog.actors.plane.frames import Request, answer_head
@@ -35,20 +35,10 @@ from raylog.actors.plane.hot.parts import (
     compact_string,
     endpoint_value,
 )
+from raylog.actors.plane.sending import FileRange, Piece
 from raylog.storage.buffers import Buffer
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.state.epochs import EpochEnd
-
-
-class FileRange(NamedTuple):
-    """Bytes of an open file. The file must not be closed before they are sent."""
-
-    descriptor: int
-    position: int
-    size_bytes: int
-
-
-Piece: TypeAlias = bytes | memoryview | FileRange
 
 
 class FetchedPartition(NamedTuple):

@@ -151,6 +151,38 @@ def test_a_poll_wakes_exactly_when_its_bytes_are_there(
     assert offsets(polls.pop(301).result(DEADLINE_S)) == [0, 1, 2, 3]
 
 
+def test_who_watches_is_called_once_when_the_bytes_are_there(disk: Disk) -> None:
+    partition = partition_on(disk)
+    calls: list[int] = []
+    for number, size_bytes in enumerate((150, 100)):
+        partition.watch(size_bytes, partial(calls.append, number))
+    partition.append(batch_of_size(100))
+    assert calls == [1]
+    for _ in range(2):
+        partition.append(batch_of_size(100))
+    assert (calls, partition.waiting) == ([1, 0], 0)
+
+
+def test_who_watches_for_bytes_that_are_there_is_called_at_once(disk: Disk) -> None:
+    partition = partition_on(disk)
+    partition.append(batch_of_size(100))
+    calls: list[str] = []
+    partition.watch(100, partial(calls.append, "there"))
+    partition.close()
+    partition.watch(10**6, partial(calls.append, "closed"))
+    assert (calls, partition.waiting) == (["there", "closed"], 0)
+
+
+def test_who_does_not_watch_any_more_is_not_called(disk: Disk) -> None:
+    partition = partition_on(disk)
+    calls: list[int] = []
+    waiter = partition.watch(100, partial(calls.append, 1))
+    for _ in range(2):
+        partition.unwatch(waiter)
+    partition.append(batch_of_size(100))
+    assert (calls, partition.waiting) == ([], 0)
+
+
 def test_a_poll_ends_when_its_time_is_up(disk: Disk) -> None:
     partition = partition_on(disk)
     partition.append(batch_of_size(100))

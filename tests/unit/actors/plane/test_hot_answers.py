@@ -13,19 +13,17 @@ from hypothesis import strategies as st
 
 from raylog.actors.plane import frames
 from raylog.actors.plane.apis.records import FETCH, PRODUCE
-from raylog.actors.plane.hot.fetch_answer import (
-    FetchedPartition,
-    FileRange,
-    Piece,
-    fetch_answer,
-)
+from raylog.actors.plane.hot.fetch_answer import FetchedPartition, fetch_answer
 from raylog.actors.plane.hot.parts import NO_TOPIC_ID, Endpoint, Leader, Topic
 from raylog.actors.plane.hot.produce import ProducedPartition, produce_answer
+from raylog.actors.plane.sending import FileRange, Piece
+from raylog.storage.descriptors import Descriptor
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.state.epochs import EpochEnd
 from tests.unit.actors.plane.bodies import request_of
 from tests.unit.actors.plane.hot_values import FETCHED, PRODUCED
 
+NO_FILE = Descriptor(os.devnull, os.O_RDONLY)
 INT16 = st.integers(-(2**15), 2**15 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -155,7 +153,7 @@ def joined(pieces: list[Piece]) -> bytes:
     content = []
     for piece in pieces:
         if isinstance(piece, FileRange):
-            content.append(os.pread(piece.descriptor, piece.size_bytes, piece.position))
+            content.append(os.pread(piece.file.fileno(), piece.size_bytes, piece.position))
         else:
             content.append(bytes(piece))
     return b"".join(content)
@@ -208,20 +206,19 @@ def test_records_of_a_file_are_a_piece_of_their_own(version: int, tmp_path: Path
     """Head, file, trailer: the trailer is what flexible versions have behind the records."""
     path = tmp_path / "log"
     path.write_bytes(b"before" + b"r" * 1000 + b"behind")
-    with path.open("rb") as file:
-        records = FileRange(file.fileno(), 6, 1000)
-        topic = Topic("" if version >= 13 else "topic", NO_TOPIC_ID, [partition_of(records)])
-        request = request_of(FETCH, version)
-        pieces = fetch_answer(request, [topic])
-        assert pieces[1] is records
-        assert pieces[2:] == ([b"\0\0\0"] if version >= 12 else [])
-        in_memory = [topic._replace(partitions=[partition_of(b"r" * 1000)])]
-        assert joined(pieces) == joined(fetch_answer(request, in_memory))
+    records = FileRange(Descriptor(str(path), os.O_RDONLY), 6, 1000)
+    topic = Topic("" if version >= 13 else "topic", NO_TOPIC_ID, [partition_of(records)])
+    request = request_of(FETCH, version)
+    pieces = fetch_answer(request, [topic])
+    assert pieces[1] is records
+    assert pieces[2:] == ([b"\0\0\0"] if version >= 12 else [])
+    in_memory = [topic._replace(partitions=[partition_of(b"r" * 1000)])]
+    assert joined(pieces) == joined(fetch_answer(request, in_memory))
 
 
 @pytest.mark.parametrize("version", FETCHED)
 def test_an_answer_without_records_is_one_piece(version: int) -> None:
-    empty = [partition_of(b""), partition_of(FileRange(-1, 0, 0)), partition_of(bytearray())]
+    empty = [partition_of(b""), partition_of(FileRange(NO_FILE, 0, 0)), partition_of(bytearray())]
     topic = Topic("" if version >= 13 else "topic", NO_TOPIC_ID, empty)
     assert len(fetch_answer(request_of(FETCH, version), [topic])) == 1
 
@@ -237,7 +234,7 @@ def test_the_sizes_that_kafka_has() -> None:
     """57 bytes for a Produce answer of a topic of six letters; 75 before 1 MB, and 3 behind it."""
     produced = [Topic("abcdef", NO_TOPIC_ID, [ProducedPartition(0, 0, 5)])]
     assert len(produce_answer(request_of(PRODUCE, 12), produced)) == 57
-    fetched = [Topic("", bytes(16), [partition_of(FileRange(0, 0, 1 << 20))])]
+    fetched = [Topic("", bytes(16), [partition_of(FileRange(NO_FILE, 0, 1 << 20))])]
     head, _, trailer = fetch_answer(request_of(FETCH, 17), fetched)
     assert isinstance(head, bytes)
     assert isinstance(trailer, bytes)

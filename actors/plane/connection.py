@@ -1,0 +1,94 @@
+"""One connection: requests are answered one after the other, in the order in which they came.
+
+::
+
+    read a frame  ->  answer it (append, fetch, park, relay)  ->  send the answer  ->  ...
+
+A connection has a thread of its own, which does all of it: a request waits for nobody but those
+before it on its own connection, and a parked fetch holds up what is behind it, as in Kafka. Back
+pressure needs nothing more: while an answer is made or sent, nothing is read.
+
+What ends a connection, and nothing else does:
+
+====================================  ==============================================================
+the peer ends it between two frames   nothing is said
+it is silent for max idle             nothing is said, as Kafka does
+a frame that is none, a peer that is  one line of the log: ``ConnectionEnded``
+gone, an answer that cannot be sent
+this side stops                       the request in hand is answered first
+an error that nobody expected         ``on_failure``: the state of the process is in doubt
+====================================  ==============================================================
+"""
+
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from raylog.actors.plane.parking import Parking
+from raylog.actors.plane.reading import Frames
+from raylog.actors.plane.sending import Piece, send
+from raylog.storage.errors import RaylogError
+
+# Kafka's default of connections.max.idle.ms.
+MAX_IDLE_MS: Final = 600_000
+_TIMEVAL: Final = struct.Struct("@ll")
+
+
+class Answering(Protocol):
+    """What answers requests."""
+
+    def __call__(self, frame: bytearray, parking: Parking) -> Sequence[Piece] | None:
+        """The answer of a request; None if it gets none.
+
+        Raises a RaylogError to end the connection.
+        """
+
+
+class Connection:
+    """A connection, from its first byte to its last."""
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        frames: Frames,
+        answer: Answering,
+        leave: Callable[[int], None],
+        *,
+        max_idle_ms: int = MAX_IDLE_MS,
+    ) -> None:
+        """``leave`` gives the room of a request back."""
+        self._connection, self._frames = connection, frames
+        self._answer, self._leave = answer, leave
+        self._parking = Parking(connection)
+        self._is_stopping = False
+        timeout = _TIMEVAL.pack(max_idle_ms // 1000, max_idle_ms % 1000 * 1000)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+
+    def serve(self) -> RaylogError | None:
+        """Answer requests until the connection ends; returns what ended it, if that is an error."""
+        try:
+            while not self._is_stopping and (frame := self._frames.next()) is not None:
+                try:
+                    pieces = self._answer(frame, self._parking)
+                    if pieces is not None:
+                        send(self._connection, pieces)
+                finally:
+                    self._leave(len(frame))
+        except RaylogError as error:
+            return error
+        finally:
+            self._connection.close()
+        return None
+
+    def stop(self) -> None:
+        """Read no further request. Any thread may call it.
+
+        Who waits for a request, or is parked, sees the end of the connection at once.
+        """
+        self._is_stopping = True  # what has come already can be read all the same
+        try:
+            self._connection.shutdown(socket.SHUT_RD)
+        except OSError:
+            pass  # it has ended by itself

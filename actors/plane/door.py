@@ -1,0 +1,60 @@
+"""What comes in by a socket: a frame, who answers it, and the pieces of the answer.
+
+::
+
+    Produce, Fetch               by precompiled structs, here
+    ListOffsets, epochs          here: a partition knows
+    ApiVersions                  here: the same on every socket of a cluster
+    anything else that is served ``relay``: the node's LogManager knows the cluster
+    what is not served           the connection is closed, as Kafka does it
+
+ApiVersions of a version that is not known is the exception: it is answered, so that a newer client
+asks again (KIP-511).
+"""
+
+from collections.abc import Callable, Sequence
+
+from raylog.actors.plane.apis.connection import API_VERSIONS
+from raylog.actors.plane.apis.records import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, PRODUCE
+from raylog.actors.plane.apis.table import served_versions
+from raylog.actors.plane.errors import UnsupportedRequest
+from raylog.actors.plane.fetching import fetch
+from raylog.actors.plane.finding import list_offsets, offsets_for_leader_epochs
+from raylog.actors.plane.frames import Request, answer, parse, read_body, refusal
+from raylog.actors.plane.hosts import Hosts
+from raylog.actors.plane.parking import Parking
+from raylog.actors.plane.producing import produce
+from raylog.actors.plane.sending import Piece
+
+
+class Door:
+    """Answers the requests of all connections; any number of threads at once."""
+
+    def __init__(self, relay: Callable[[Request], Sequence[Piece] | None]) -> None:
+        """``relay`` answers what concerns the cluster, or raises to close the connection."""
+        self.hosts = Hosts()
+        self._relay = relay
+
+    def __call__(self, frame: bytearray, parking: Parking) -> Sequence[Piece] | None:
+        """The answer to a request; None where it gets none. Raises a RaylogError to close."""
+        try:
+            request = parse(memoryview(frame).toreadonly())
+        except UnsupportedRequest as error:
+            refused = refusal(error)
+            if refused is None:
+                raise
+            return [refused]
+        api = request.api
+        if api is FETCH:
+            return fetch(request, self.hosts, parking)
+        if api is PRODUCE:
+            produced = produce(request, self.hosts)
+            return None if produced is None else [produced]
+        if api is LIST_OFFSETS:
+            return [list_offsets(request, self.hosts)]
+        if api is OFFSET_FOR_LEADER_EPOCH:
+            return [offsets_for_leader_epochs(request, self.hosts)]
+        if api is API_VERSIONS:
+            read_body(request)
+            return [answer(request, served_versions())]
+        return self._relay(request)

@@ -1,0 +1,57 @@
+"""Which partitions a process serves by socket: by name, by topic id, or why not.
+
+A request names topics, or since Produce 13 and Fetch 13 gives their ids. A process that serves one
+partition today may serve many later: nothing here or above counts on one.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from raylog.actors.partition.partition import Partition
+from raylog.actors.plane.hot.parts import NO_TOPIC_ID
+from raylog.storage.state.epochs import NO_EPOCH
+
+UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+NOT_LEADER: Final = 6
+FENCED_LEADER_EPOCH: Final = 74
+UNKNOWN_LEADER_EPOCH: Final = 75
+UNKNOWN_TOPIC_ID: Final = 100
+
+
+class Host(NamedTuple):
+    """A partition that is served here. ``topic_id``: 16 bytes, as in requests."""
+
+    topic: str
+    topic_id: bytes
+    number: int
+    partition: Partition
+
+
+class Hosts:
+    """The partitions of this process. It never changes: another takes its place."""
+
+    def __init__(self, hosts: Iterable[Host] = ()) -> None:
+        hosts = list(hosts)
+        self._by_name = {(host.topic, host.number): host for host in hosts}
+        self._by_id = {(host.topic_id, host.number): host for host in hosts}
+
+    def find(self, name: str, topic_id: bytes, index: int) -> Host | int:
+        """The partition, or the error code that says why it is not here.
+
+        An id counts before a name. What is not here may be elsewhere, and the client has come to
+        the wrong process: it looks its metadata up again.
+        """
+        if topic_id != NO_TOPIC_ID:
+            return self._by_id.get((topic_id, index), NOT_LEADER)
+        return self._by_name.get((name, index), NOT_LEADER)
+
+
+def epoch_error(host: Host, client_epoch: int) -> int:
+    """The error code for a client that knows another leader epoch; 0 if it knows this one, or none.
+
+    Source: KIP-320.
+    """
+    epoch = host.partition.leader_epoch
+    if client_epoch in (NO_EPOCH, epoch):
+        return 0
+    return FENCED_LEADER_EPOCH if client_epoch < epoch else UNKNOWN_LEADER_EPOCH

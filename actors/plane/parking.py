@@ -1,0 +1,54 @@
+"""Where a connection's thread waits: for records, for its peer's end, for the time to be up.
+
+A fetch that finds too little is parked in its connection's thread. It must not only be woken by
+appends, but end at once when its peer goes, or when the process stops to serve: a thread that waits
+for nobody is a thread less. So it waits in ``poll(2)`` for two descriptors: its socket, of which
+only the end is awaited, and an eventfd that any thread may write.
+"""
+
+import os
+import select
+import socket
+from typing import Final, Literal, TypeAlias
+
+Outcome: TypeAlias = Literal["woken", "time is up", "peer is gone"]
+_ENDS: Final = select.POLLRDHUP | select.POLLHUP | select.POLLERR
+
+
+class Parking:
+    """A place for one thread to wait in. It has a descriptor, from its first wait on.
+
+    The descriptor is closed with the last reference to this: who may still wake it holds one, and
+    never writes to a number that the system has given to another file.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._bell = -1
+
+    def prepare(self) -> None:
+        """Forget who woke it before. From now on a ``wake`` ends the next ``wait``."""
+        if self._bell < 0:
+            self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        try:
+            os.eventfd_read(self._bell)
+        except BlockingIOError:
+            pass
+
+    def wake(self) -> None:
+        """End the wait. Any thread may call it, also when nobody waits."""
+        os.eventfd_write(self._bell, 1)
+
+    def wait(self, timeout_ms: int) -> Outcome:
+        """Return when it is woken, the peer or this side has ended the connection, or later."""
+        poll = select.poll()
+        poll.register(self._bell, select.POLLIN)
+        poll.register(self._connection, _ENDS)
+        ready = {descriptor for descriptor, _ in poll.poll(timeout_ms)}
+        if self._connection.fileno() in ready:
+            return "peer is gone"
+        return "woken" if ready else "time is up"
+
+    def __del__(self) -> None:
+        if self._bell >= 0:
+            os.close(self._bell)

@@ -1,0 +1,258 @@
+"""What a client is told of the cluster: Metadata and its kin, answered and relayed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from raylog.actors.plane.addresses import listen_unix
+from raylog.actors.plane.apis.cluster import (
+    DESCRIBE_CLUSTER,
+    DESCRIBE_TOPIC_PARTITIONS,
+    FIND_COORDINATOR,
+    LIST_PARTITION_REASSIGNMENTS,
+    METADATA,
+)
+from raylog.actors.plane.apis.topics import CREATE_TOPICS
+from raylog.actors.plane.cluster_door import ClusterDoor
+from raylog.actors.plane.connection import Connection
+from raylog.actors.plane.describing import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from raylog.actors.plane.door import Door
+from raylog.actors.plane.errors import RelayAway, UnsupportedRequest
+from raylog.actors.plane.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from raylog.actors.plane.listener import Listener
+from raylog.actors.plane.reading import Frames
+from raylog.actors.plane.relay import Relay
+from raylog.actors.plane.room import Room
+from raylog.storage.schemas.types import Value
+from raylog.storage.testing.waiting import DEADLINE_S, wait_for
+from tests.unit.actors.plane.clients import Client, client_of
+
+ORDERS_ID, FLIGHTS_ID, NO_ID = UUID(int=1), UUID(int=2), UUID(int=0)
+ONLINE, AWAY = (
+    PartitionImage(leader=100, leader_epoch=4),
+    PartitionImage(leader=101, is_online=False),
+)
+IMAGE = ClusterImage(
+    cluster_id="a-cluster",
+    controller=1,
+    brokers=(
+        BrokerImage(node_id=1, host="127.0.0.1", port=19001),
+        BrokerImage(node_id=100, host="127.0.0.1", port=19100, rack="a"),
+        BrokerImage(node_id=101, host="127.0.0.1", port=19101),
+    ),
+    topics={
+        "orders": TopicImage("orders", ORDERS_ID, (ONLINE, AWAY, PartitionImage(leader=999))),
+        "flights": TopicImage("flights", FLIGHTS_ID, (ONLINE,)),
+    },
+)
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with client_of(Door(ClusterDoor(IMAGE))) as one:
+        yield one
+
+
+def metadata(client: Client, version: int, topics: list[Value] | None, **flags: bool) -> Value:
+    body: dict[str, Any] = {"topics": topics}
+    if version >= 4:
+        body["allowAutoTopicCreation"] = True
+    if version >= 8:
+        body["includeTopicAuthorizedOperations"] = flags.get("of_topics", False)
+    if 8 <= version <= 10:
+        body["includeClusterAuthorizedOperations"] = flags.get("of_cluster", False)
+    return client.ask(METADATA, version, **body)
+
+
+def named(name: str | None, topic_id: UUID = NO_ID) -> Value:
+    return {"name": name, "topicId": topic_id}
+
+
+# -- Metadata --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(METADATA.last_version + 1))
+def test_all_brokers_are_told_whatever_the_topics(client: Client, version: int) -> None:
+    answer = metadata(client, version, [named("flights")])
+    brokers = [(one["nodeId"], one["host"], one["port"]) for one in answer["brokers"]]
+    assert brokers == [
+        (1, "127.0.0.1", 19001),
+        (100, "127.0.0.1", 19100),
+        (101, "127.0.0.1", 19101),
+    ]
+    [topic] = answer["topics"]
+    assert (topic["errorCode"], topic["name"]) == (0, "flights")
+    assert [part["leaderId"] for part in topic["partitions"]] == [100]
+    assert answer["controllerId"] == (1 if version else -1)
+    assert answer["clusterId"] == ("a-cluster" if version >= 2 else None)
+
+
+def test_a_partition_without_a_leader_that_is_told_has_none(client: Client) -> None:
+    [topic] = metadata(client, 12, [named("orders")])["topics"]
+    shown = [
+        (part["errorCode"], part["leaderId"], part["leaderEpoch"], part["offlineReplicas"])
+        for part in topic["partitions"]
+    ]
+    assert shown == [(0, 100, 4, []), (5, -1, -1, [101]), (5, -1, -1, [999])]
+    assert [part["isrNodes"] for part in topic["partitions"]] == [[100], [101], [999]]
+
+
+@pytest.mark.parametrize(("version", "of_empty"), [(0, 2), (1, 0), (12, 0)])
+def test_no_topics_and_all_topics_are_told_apart(
+    client: Client, version: int, of_empty: int
+) -> None:
+    assert len(metadata(client, version, [])["topics"]) == of_empty
+    if version:
+        assert len(metadata(client, version, None)["topics"]) == 2
+
+
+def test_topics_are_found_by_name_or_id_each_once(client: Client) -> None:
+    asked = [
+        named("orders"),
+        named("orders"),
+        named("nothing"),
+        named("not/a name"),
+        named(None, FLIGHTS_ID),
+        named(None, UUID(int=9)),
+        named("orders", FLIGHTS_ID),
+    ]
+    topics = metadata(client, 12, asked)["topics"]
+    assert [(one["errorCode"], one["name"], one["topicId"].int) for one in topics] == [
+        (0, "orders", 1),
+        (3, "nothing", 0),
+        (17, "not/a name", 0),
+        (0, "flights", 2),
+        (100, None, 9),
+    ]
+
+
+def test_an_id_is_refused_before_its_version(client: Client) -> None:
+    [topic] = metadata(client, 11, [named("orders", ORDERS_ID)])["topics"]
+    assert topic["errorCode"] == 42
+
+
+def test_what_one_may_do_is_told_to_who_asks(client: Client) -> None:
+    answer = metadata(client, 8, [named("orders")])
+    assert answer["topics"][0]["topicAuthorizedOperations"] == NOT_ASKED
+    assert answer["clusterAuthorizedOperations"] == NOT_ASKED
+    answer = metadata(client, 8, [named("orders")], of_topics=True, of_cluster=True)
+    assert answer["topics"][0]["topicAuthorizedOperations"] == TOPIC_OPERATIONS == 3576
+    assert answer["clusterAuthorizedOperations"] == CLUSTER_OPERATIONS == 8096
+
+
+# -- its kin ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_cluster_is_described(client: Client, version: int) -> None:
+    later: dict[str, Any] = {"endpointType": 1} if version else {}
+    if version >= 2:
+        later["includeFencedBrokers"] = True
+    body = {"includeClusterAuthorizedOperations": True, **later}
+    answer = client.ask(DESCRIBE_CLUSTER, version, **body)
+    assert (answer["errorCode"], answer["clusterId"], answer["controllerId"]) == (0, "a-cluster", 1)
+    assert [broker["brokerId"] for broker in answer["brokers"]] == [1, 100, 101]
+    assert answer["clusterAuthorizedOperations"] == CLUSTER_OPERATIONS
+    if version:
+        answer = client.ask(DESCRIBE_CLUSTER, version, **{**body, "endpointType": 2})
+        assert (answer["errorCode"], answer["brokers"]) == (114, [])
+
+
+def described(client: Client, *names: str, limit: int = 2000, cursor: Any = None) -> Any:
+    answer = client.ask(
+        DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        topics=[{"name": name} for name in names],
+        responsePartitionLimit=limit,
+        cursor=cursor,
+    )
+    topics = [
+        (one["name"], one["errorCode"], [part["partitionIndex"] for part in one["partitions"]])
+        for one in answer["topics"]
+    ]
+    return topics, answer["nextCursor"]
+
+
+def test_topics_are_described_in_order_and_in_parts(client: Client) -> None:
+    every = [("flights", 0, [0]), ("orders", 0, [0, 1, 2])]
+    assert described(client) == (every, None)
+    assert described(client, "orders", "nothing") == (
+        [("nothing", 3, []), ("orders", 0, [0, 1, 2])],
+        None,
+    )
+    cursor = {"topicName": "orders", "partitionIndex": 1}
+    assert described(client, limit=2) == ([("flights", 0, [0]), ("orders", 0, [0])], cursor)
+    assert described(client, limit=2, cursor=cursor) == ([("orders", 0, [1, 2])], None)
+    begin = {"topicName": "orders", "partitionIndex": 0}
+    assert described(client, limit=1) == ([("flights", 0, [0])], begin)
+
+
+@pytest.mark.parametrize("version", range(FIND_COORDINATOR.last_version + 1))
+def test_no_coordinator_is_there_yet(client: Client, version: int) -> None:
+    keys: dict[str, Any] = {"coordinatorKeys": ["g", "h"]} if version >= 4 else {"key": "g"}
+    if version:
+        keys["keyType"] = 0
+    answer = client.ask(FIND_COORDINATOR, version, **keys)
+    found = answer["coordinators"] if version >= 4 else [answer]
+    assert [(one["errorCode"], one["nodeId"], one["host"]) for one in found] == [
+        (15, -1, "") for _ in found
+    ]
+
+
+def test_nothing_is_being_reassigned(client: Client) -> None:
+    answer = client.ask(LIST_PARTITION_REASSIGNMENTS, 0, timeoutMs=1, topics=None)
+    assert (answer["errorCode"], answer["topics"]) == (0, [])
+
+
+def test_what_is_not_answered_yet_ends_the_connection(client: Client) -> None:
+    client.send(CREATE_TOPICS, 7, topics=[], timeoutMs=1, validateOnly=False)
+    assert client.received(1) == b""
+    wait_for(lambda: client.ended is not None)
+    assert isinstance(client.ended, UnsupportedRequest)
+
+
+# -- the relay -------------------------------------------------------------------------------------
+
+
+def manager(path: Path, image: ClusterImage = IMAGE) -> Listener:
+    """A LogManager's socket, without its LogManager."""
+    room, door = Room(), Door(ClusterDoor(image))
+
+    def begin(accepted: Any) -> Connection:
+        return Connection(accepted, Frames(accepted, room), door, room.leave)
+
+    return Listener(listen_unix(str(path)), begin, lambda _: None, lambda _: None)
+
+
+def test_a_request_is_passed_on_and_its_answer_back(tmp_path: Path) -> None:
+    path = tmp_path / "manager"
+    listener, relay = manager(path), Relay(str(path))
+    with client_of(Door(relay)) as client:
+        for _ in range(2):
+            assert metadata(client, 12, None)["clusterId"] == "a-cluster"
+        assert listener.connections == 1
+    relay.close()
+    assert listener.close(DEADLINE_S)
+
+
+def test_a_manager_that_was_started_again_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "manager"
+    listener, relay = manager(path), Relay(str(path))
+    with client_of(Door(relay)) as client:
+        assert metadata(client, 12, None)["controllerId"] == 1
+        assert listener.close(DEADLINE_S)
+        listener = manager(path)
+        assert metadata(client, 12, None)["controllerId"] == 1
+    relay.close()
+    assert listener.close(DEADLINE_S)
+
+
+def test_a_manager_that_is_away_ends_the_clients_connection(tmp_path: Path) -> None:
+    with client_of(Door(Relay(str(tmp_path / "nobody")))) as client:
+        client.send(LIST_PARTITION_REASSIGNMENTS, 0, timeoutMs=1, topics=None)
+        assert client.received(1) == b""
+        wait_for(lambda: client.ended is not None)
+    assert isinstance(client.ended, RelayAway)

@@ -1,0 +1,77 @@
+import os
+import socket
+
+from raylog.actors.plane.parking import Parking
+from tests.unit.actors.plane.peers import beside, connected
+
+LONG_MS = 60_000
+
+
+def test_a_wake_before_the_wait_is_not_lost() -> None:
+    with connected() as (ours, _):
+        parking = Parking(ours)
+        parking.prepare()
+        parking.wake()
+        assert parking.wait(LONG_MS) == "woken"
+
+
+def test_another_thread_wakes_it() -> None:
+    with connected() as (ours, _):
+        parking = Parking(ours)
+        parking.prepare()
+        with beside(parking.wake):
+            assert parking.wait(LONG_MS) == "woken"
+
+
+def test_a_wake_of_the_wait_before_is_forgotten() -> None:
+    with connected() as (ours, _):
+        parking = Parking(ours)
+        parking.prepare()
+        parking.wake()
+        parking.prepare()
+        assert parking.wait(1) == "time is up"
+
+
+def test_the_peers_end_ends_the_wait() -> None:
+    with connected() as (ours, peer):
+        parking = Parking(ours)
+        parking.prepare()
+        peer.close()
+        assert parking.wait(LONG_MS) == "peer is gone"
+
+
+def test_the_peers_end_behind_another_request_ends_the_wait() -> None:
+    with connected() as (ours, peer):
+        parking = Parking(ours)
+        parking.prepare()
+        peer.sendall(b"another request")
+        peer.close()
+        assert parking.wait(LONG_MS) == "peer is gone"
+
+
+def test_another_request_does_not_end_the_wait() -> None:
+    with connected() as (ours, peer):
+        parking = Parking(ours)
+        parking.prepare()
+        peer.sendall(b"another request")
+        assert parking.wait(1) == "time is up"
+
+
+def test_our_own_end_ends_the_wait() -> None:
+    with connected() as (ours, _):
+        parking = Parking(ours)
+        parking.prepare()
+        ours.shutdown(socket.SHUT_RD)
+        assert parking.wait(LONG_MS) == "peer is gone"
+
+
+def test_its_descriptor_goes_with_the_last_who_may_wake_it() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with connected() as (ours, _):
+        parking = Parking(ours)
+        parking.prepare()
+        wake = parking.wake
+        del parking
+        wake()
+        del wake
+    assert len(os.listdir("/proc/self/fd")) == before
