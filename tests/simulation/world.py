@@ -310,10 +310,17 @@ class World:
         return ""
 
     def _is_stopped(self, record: PartitionRecord) -> bool:
-        """Whether its node, or one on which something of it may lie, is stopped."""
+        """Whether its node, or one on which something of it may lie, is stopped.
+
+        So may be one to which its disk was moved: nobody reports it from there.
+        """
         desired = self.truth.desired
-        nodes = (desired.node_of(record.log), *record.left)
-        return any(map(desired.is_stopped, nodes))
+        there = (
+            node.key
+            for node in self.nodes
+            if any(dir.directory_id == record.directory for dir in node.dirs)
+        )
+        return any(map(desired.is_stopped, (desired.node_of(record.log), *record.left, *there)))
 
     def is_unservable(self, record: PartitionRecord) -> bool:
         """Whether nobody can serve it before a person mends something."""
