@@ -8,6 +8,7 @@ Controller serves. What counts is decided elsewhere: ``controller/standings.py``
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from raylog.actors.errors import BrokerRunning, InvalidRequest, NotLeader, RequestTimedOut
@@ -60,6 +61,14 @@ def log_dirs_of(namespace: str) -> str:
         return ""
     entries = {entry.name: entry.value for entry in controller.broker_config().get(LOOK_TIMEOUT_S)}
     return ",".join(entries["log.dirs"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenIn:
+    """The partitions whose folders were taken in. ``made``: those that begin empty beside them."""
+
+    partitions: tuple[TopicPartition, ...]
+    made: tuple[TopicPartition, ...] = ()
 
 
 class MetadataWork:
@@ -115,10 +124,11 @@ class MetadataWork:
         self._run(write_rebuilt, made.target.node_id, arguments, "rebuilding the metadata")
         return made
 
-    def adopt(self, folders: Sequence[str]) -> list[TopicPartition]:
+    def adopt(self, folders: Sequence[str], *, make_missing: bool = False) -> TakenIn:
         """Take folders in again that were set aside; the broker must be stopped.
 
-        ``folders``: their whole paths, on whichever node they lie. Raises InvalidRequest and
+        ``folders``: their whole paths, on whichever node they lie. ``make_missing``: as of
+        ``adopted``. Raises InvalidRequest and
         TopicExists as ``adopted`` does; BrokerRunning; LogLocked where a process uses a log dir;
         what ``choose`` raises where the newest metadata is not in reach.
         """
@@ -131,17 +141,18 @@ class MetadataWork:
         source = found_at(home, survey.dirs)
         dirs = self._folders()
         strays = [self._stray(path, dirs) for path in folders]
-        records = adopted(self._desired(source), strays, dirs)
+        found = adopted(self._desired(source), strays, dirs, make_missing=make_missing)
         for stray in strays:
             self._run(
                 take_in, stray.home.node_id, (stray.home.path, stray.name), "taking a folder in"
             )
         assert source.copy is not None, "it was chosen"
         epoch = 1 + max(source.copy.controller_epoch, home.least_epoch)
-        values = [encode(record) for record in records]
+        values = [encode(record) for record in found.records]
         arguments = (source.path, epoch, source.node or source.node_id, values)
         self._run(go_on_from, source.node_id, arguments, "writing the metadata")
-        return [stray.partition for stray in strays]
+        partitions = tuple(stray.partition for stray in strays)
+        return TakenIn(partitions=partitions, made=found.made)
 
     def _desired(self, source: SurveyedDir) -> Desired:
         content = content_of(self._reach, source)

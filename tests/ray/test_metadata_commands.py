@@ -79,7 +79,7 @@ def test_folders_that_a_new_cluster_has_set_aside_are_partitions_again(
     assert len(strays) == 2
     with pytest.raises(InvalidRequest, match="give the folders before it"):
         work.adopt([path for path in strays if "t-1." in path])
-    assert [str(partition) for partition in work.adopt(strays)] == ["t-0", "t-1"]
+    assert [str(partition) for partition in work.adopt(strays).partitions] == ["t-0", "t-1"]
     with started(log_dir) as broker:
         assert broker.list_topics() == ["other", "t"]
         assert broker.describe_topic("t").topic_id == topic_id

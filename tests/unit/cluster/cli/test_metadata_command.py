@@ -13,6 +13,7 @@ from raylog.actors.runtime import clusters
 from raylog.cluster import metadata_work
 from raylog.cluster.controller.copies import SurveyedDir
 from raylog.cluster.controller.standings import Standing
+from raylog.storage.names import TopicPartition
 from tests.harness.shell import run_here
 
 
@@ -41,9 +42,10 @@ class Rays:
     def status(self) -> list[Standing]:
         return self.standings
 
-    def adopt(self, folders: list[str]) -> list[str]:
+    def adopt(self, folders: list[str], *, make_missing: bool) -> metadata_work.TakenIn:
         self.adopted = folders
-        return ["t-0"]
+        made = (TopicPartition("t", 0),) if make_missing else ()
+        return metadata_work.TakenIn(partitions=(TopicPartition("t", 1),), made=made)
 
 
 @pytest.fixture
@@ -160,6 +162,12 @@ def test_folders_to_adopt_count_from_the_users_folder(
         f"{tmp_path.parent}/b/t-1.1-stray",
         "/c/t-2.1-stray",
     ]
+
+
+def test_partitions_that_begin_empty_beside_an_adopted_folder_are_named(rays: Rays) -> None:
+    done = run_here("topic", "adopt", "/c/t-1.1-stray", "--make-missing")
+    assert done.stderr == "t-0 begins empty: its folder was not found\n"
+    assert done.stdout == "t-1 is a partition again; it serves when the broker runs\n"
 
 
 def test_the_copies_are_shown_with_names_that_from_takes(rays: Rays) -> None:
