@@ -9,7 +9,8 @@ import raylog
 from raylog.actors.errors import BrokerRunning, InvalidRequest, MetadataMissing
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.broker import Broker
-from raylog.cluster.metadata_work import MetadataWork, log_dirs_of
+from raylog.cluster.machines import RayMachines, log_dirs_of
+from raylog.cluster.metadata_work import MetadataWork
 
 NAMESPACE = "mended"
 METADATA = "__cluster_metadata-0"
@@ -17,7 +18,7 @@ METADATA = "__cluster_metadata-0"
 
 @pytest.fixture
 def work(local_ray: None, log_dir: str) -> MetadataWork:
-    return MetadataWork(NAMESPACE, BrokerConfig.parse({"log.dirs": log_dir}))
+    return MetadataWork(RayMachines(NAMESPACE, BrokerConfig.parse({"log.dirs": log_dir})))
 
 
 def started(log_dir: str, *, new_cluster: bool = False) -> Broker:
