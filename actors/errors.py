@@ -531,7 +531,7 @@ class BrokerRunning(RaylogError):
     template = (
         "a broker already runs in namespace {namespace!r}; use it (`raylog status`, "
         "raylog.connect()), give it another config while it serves (`raylog start --config FILE "
-        "--apply`, Broker.apply_config), stop it first, or choose another namespace"
+        "--apply`, Broker.apply_config), stop it first (`raylog stop`), or choose another namespace"
     )
 
 
@@ -634,8 +634,9 @@ class MetadataMissing(LogMissing):
     template = (
         "{path}: {why}; bring the metadata back: mount its disk, start its node, or restore "
         "__cluster_metadata-0 from a copy; then start the broker again, and all topics are there. "
-        "Only if it is lost for good: `raylog metadata rebuild` makes it anew from the folders of "
-        "the partitions, or `raylog start --new-cluster` begins a cluster without topics. The "
+        "Only if it is lost for good: `raylog metadata rebuild` (of a broker of one machine: with "
+        "--address local, and a --log-dir for each log dir) makes it anew from the folders of the "
+        "partitions, or `raylog start --new-cluster` begins a cluster without topics. The "
         "folders of the old partitions are kept then, renamed -stray; their topics are gone "
         "(docs/OPERATIONS.md, Metadata that is missing)"
     )

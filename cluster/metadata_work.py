@@ -1,79 +1,50 @@
 """What a person does with the metadata: look at its copies, choose one, make it anew, add to it.
 
-These work on the log dirs of all nodes, by a task on each, so that they can be used when no
-Controller serves. What counts is decided elsewhere: ``controller/standings.py`` and
+These work on the log dirs themselves, so that they can be used when no Controller serves; the way
+to them is ``machines.py``. What counts is decided elsewhere: ``controller/standings.py`` and
 ``controller/rebuilding.py``.
 """
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from raylog.actors.errors import BrokerRunning, InvalidRequest, NotLeader, RequestTimedOut
-from raylog.actors.messages import ActorProcess
-from raylog.actors.node.broker_config import BrokerConfig, node_log_dirs
+from raylog.actors.errors import InvalidRequest, NotLeader, RequestTimedOut
 from raylog.actors.partition.locking import lock_patiently
-from raylog.actors.runtime.calls import gather
-from raylog.actors.runtime.names import Node
-from raylog.actors.runtime.nodes import alive_nodes, own_node
-from raylog.actors.runtime.ray_private import process_of
-from raylog.actors.runtime.tasks import run_on_nodes
 from raylog.cluster.controller.adopting import Stray, adopted
 from raylog.cluster.controller.copies import SurveyedDir, check_not_newer, choose, found_at
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.home import Survey, content_of
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.putting import put_copy
-from raylog.cluster.controller.ray_reach import SURVEY_TIMEOUT_S, RayReach
-from raylog.cluster.controller.rebuilding import FoundDir, FoundFolder, Rebuilt, rebuilt
+from raylog.cluster.controller.rebuilding import FoundDir, Rebuilt, rebuilt
 from raylog.cluster.controller.records import ControllerRecord, CopiesRecord, decode, encode
 from raylog.cluster.controller.snapshots import desired_of
-from raylog.cluster.controller.spread import short_key
 from raylog.cluster.controller.standings import Restoration, Standing, restoration, standings
-from raylog.cluster.controller.stub import find_controller
-from raylog.cluster.running import running_parts
+from raylog.cluster.machines import Machines
 from raylog.storage.clock import SystemClock
-from raylog.storage.errors import (
-    CorruptCheckpoint,
-    InvalidConfig,
-    InvalidLogDir,
-    LogMissing,
-    RaylogError,
-)
+from raylog.storage.errors import InvalidConfig, InvalidLogDir, LogMissing
 from raylog.storage.files import FileSystem, RealFileSystem
-from raylog.storage.log_dir import LOCK_FILE, METADATA_PARTITION
-from raylog.storage.names import STRAY_DIR_SUFFIX, TopicPartition, doomed_suffix, parse_folder
+from raylog.storage.log_dir import LOCK_FILE
+from raylog.storage.names import TopicPartition, parse_folder
 from raylog.storage.records.encode import encode_records
-from raylog.storage.state.controller_epoch import NO_EPOCH, read_controller_epoch
-from raylog.storage.state.properties import read_meta, read_topic_id
-
-# Whether a Controller serves is known in milliseconds.
-LOOK_TIMEOUT_S = 10.0
-WORK_TIMEOUT_S = 120.0
 
 
-def log_dirs_of(namespace: str) -> str:
-    """``log.dirs`` of the broker that runs, separated by commas; empty where none does."""
-    controller = find_controller(namespace)
-    if controller is None:
-        return ""
-    entries = {entry.name: entry.value for entry in controller.broker_config().get(LOOK_TIMEOUT_S)}
-    return ",".join(entries["log.dirs"])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenIn:
+    """The partitions whose folders were taken in. ``made``: those that begin empty beside them."""
+
+    partitions: tuple[TopicPartition, ...]
+    made: tuple[TopicPartition, ...] = ()
 
 
 class MetadataWork:
-    """``config``: its ``log.dirs`` say where to look; a node's own ``RAYLOG_LOG_DIRS`` count more.
+    """``must_look_at``: log dirs that the user has named for this; see ``check_looked_at``."""
 
-    ``must_look_at``: log dirs that the user has named for this; see ``check_looked_at``. The
-    process must be connected to Ray.
-    """
-
-    def __init__(
-        self, namespace: str, config: BrokerConfig, *, must_look_at: Sequence[str] = ()
-    ) -> None:
-        self._namespace, self._config, self._must_look_at = namespace, config, must_look_at
-        self._reach = RayReach(namespace, config, is_on_node=False, timeout_s=SURVEY_TIMEOUT_S)
+    def __init__(self, machines: Machines, *, must_look_at: Sequence[str] = ()) -> None:
+        self._machines, self._must_look_at = machines, must_look_at
 
     def status(self) -> list[Standing]:
         """How every copy stands. Raises as ``_survey`` does."""
@@ -86,16 +57,18 @@ class MetadataWork:
         also where a Controller serves, or hangs; LogLocked where another broker uses the log dir;
         RequestTimedOut where a node does not answer.
         """
-        self._check_not_served()
+        self._machines.check_not_served()
         found = restoration(self._survey().dirs, source)
         if found.is_needed:
-            takes_lock = not self._reach.has_managers()
-            self._reach.release(found.source.node_id)
+            takes_lock = not self._machines.has_managers()
+            self._machines.release(found.source.node_id)
             key = found.source.node or found.source.node_id
             arguments = (found.source.path, found.epoch, key, (), takes_lock)
-            self._run(go_on_from, found.source.node_id, arguments, "restoring the metadata")
+            self._machines.run(
+                go_on_from, found.source.node_id, arguments, "restoring the metadata"
+            )
             for entry in found.parted:
-                self._reach.set_aside(entry)
+                self._machines.set_aside(entry)
         return found
 
     def rebuild(self, *, make_missing: bool = False) -> Rebuilt:
@@ -105,46 +78,49 @@ class MetadataWork:
         there is metadata that can be read; NewerMetadata; LogLocked where another broker uses the
         log dir; RequestTimedOut where a node does not answer.
         """
-        self._check_not_served()
+        self._machines.check_not_served()
         check_lost(self._survey().dirs)
-        made = rebuilt(self._folders(), own_node().node_id, make_missing=make_missing)
-        takes_lock = not self._reach.has_managers()
-        self._reach.release(made.target.node_id)
+        made = rebuilt(
+            self._machines.folders(), self._machines.own().node_id, make_missing=make_missing
+        )
+        takes_lock = not self._machines.has_managers()
+        self._machines.release(made.target.node_id)
         values = [encode(record) for record in made.records]
         arguments = (made.target.path, values, takes_lock)
-        self._run(write_rebuilt, made.target.node_id, arguments, "rebuilding the metadata")
+        self._machines.run(write_rebuilt, made.target.node_id, arguments, "rebuilding the metadata")
         return made
 
-    def adopt(self, folders: Sequence[str]) -> list[TopicPartition]:
+    def adopt(self, folders: Sequence[str], *, make_missing: bool = False) -> TakenIn:
         """Take folders in again that were set aside; the broker must be stopped.
 
-        ``folders``: their whole paths, on whichever node they lie. Raises InvalidRequest and
+        ``folders``: their whole paths, on whichever node they lie. ``make_missing``: as of
+        ``adopted``. Raises InvalidRequest and
         TopicExists as ``adopted`` does; BrokerRunning; LogLocked where a process uses a log dir;
         what ``choose`` raises where the newest metadata is not in reach.
         """
-        if running_parts(self._namespace).names:
-            raise BrokerRunning(self._namespace)
+        self._machines.check_stopped()
         survey = self._survey()
         home = choose(survey.dirs, survey.own, new_id="")
         if home.new_cluster:
             raise LogMissing(home.log_dir, "the metadata is missing")
         source = found_at(home, survey.dirs)
-        dirs = self._folders()
+        dirs = self._machines.folders()
         strays = [self._stray(path, dirs) for path in folders]
-        records = adopted(self._desired(source), strays, dirs)
+        found = adopted(self._desired(source), strays, dirs, make_missing=make_missing)
         for stray in strays:
-            self._run(
+            self._machines.run(
                 take_in, stray.home.node_id, (stray.home.path, stray.name), "taking a folder in"
             )
         assert source.copy is not None, "it was chosen"
         epoch = 1 + max(source.copy.controller_epoch, home.least_epoch)
-        values = [encode(record) for record in records]
+        values = [encode(record) for record in found.records]
         arguments = (source.path, epoch, source.node or source.node_id, values)
-        self._run(go_on_from, source.node_id, arguments, "writing the metadata")
-        return [stray.partition for stray in strays]
+        self._machines.run(go_on_from, source.node_id, arguments, "writing the metadata")
+        partitions = tuple(stray.partition for stray in strays)
+        return TakenIn(partitions=partitions, made=found.made)
 
     def _desired(self, source: SurveyedDir) -> Desired:
-        content = content_of(self._reach, source)
+        content = content_of(self._machines, source)
         desired = Desired() if content.begin is None else desired_of(content.begin)
         for value in content.values():
             desired.apply(decode(value))
@@ -157,9 +133,11 @@ class MetadataWork:
             for entry in dirs
             if os.path.normpath(entry.path) == log_dir and name in entry.strays
         ]
-        if len(homes) != 1:
-            why = "was set aside on several nodes" if homes else "was set aside in no log dir"
-            raise InvalidRequest("the folder", path, f"{why}; give the whole path of one folder")
+        if len(homes) > 1:
+            why = "was set aside on several nodes; give the whole path of one folder"
+            raise InvalidRequest("the folder", path, why)
+        if not homes:
+            raise InvalidRequest("the folder", path, _why_not_there(log_dir, name, dirs))
         return Stray(home=homes[0], name=name, topic_id=homes[0].strays[name])
 
     def _survey(self, *, only_reads: bool = False) -> Survey:
@@ -168,51 +146,27 @@ class MetadataWork:
         Raises RequestTimedOut where one does not answer, InvalidConfig where its RAYLOG_LOG_DIRS is
         refused, and as ``check_looked_at``.
         """
-        survey = self._reach.survey(tries_locks=False)
+        survey = self._machines.survey()
         for error in survey.errors.values():
             if isinstance(error, RequestTimedOut | NotLeader | InvalidConfig):
                 raise error
         check_looked_at(self._must_look_at, survey.dirs, only_reads=only_reads)
         return survey
 
-    def _check_not_served(self) -> None:
-        controller = find_controller(self._namespace)
-        if controller is None:
-            return
-        why = "is served by a Controller: nothing is to be mended"
-        try:
-            controller.cluster_id().get(LOOK_TIMEOUT_S)
-        except NotLeader:
-            return  # it has no metadata open
-        except RequestTimedOut:  # it would go on with its work when it wakes
-            process = process_of(controller.handle)
-            why = (
-                f"may be open in a Controller that does not answer ({_described(process)}), and "
-                "that would write it when it goes on: end this process (`kill -9`), then try again"
+
+def _why_not_there(log_dir: str, name: str, dirs: Sequence[FoundDir]) -> str:
+    """Why a folder is not among those that were set aside."""
+    partition = parse_folder(name.rpartition(".")[0])
+    for entry in dirs:
+        if os.path.normpath(entry.path) != log_dir:
+            continue
+        if any(folder.partition == partition for folder in entry.folders):
+            return (
+                f"is not there, or was taken in already: {entry.path}/{partition} is there. If the "
+                "command was interrupted, start the broker: what is no partition yet is set aside "
+                "again"
             )
-        raise InvalidRequest("the metadata", self._namespace, why)
-
-    def _folders(self) -> list[FoundDir]:
-        nodes = alive_nodes()
-        arguments = {node: (node, self._config) for node in nodes}
-        calls = run_on_nodes(look_at_folders, arguments, "looking at the folders")
-        asked = gather(calls, SURVEY_TIMEOUT_S)
-        asked.raise_faults()
-        for node in asked.unanswered:
-            raise asked.errors[node]
-        return [entry for node in nodes for entry in asked.answers.get(node, [])]
-
-    def _run(self, function: Any, node_id: str, arguments: tuple[Any, ...], what: str) -> None:
-        node = Node(node_id)
-        calls: Any = run_on_nodes(function, {node: arguments}, what)
-        calls[node].get(WORK_TIMEOUT_S)
-
-
-def _described(process: ActorProcess | None) -> str:
-    """Where to find a process, for people."""
-    if process is None:
-        return "Ray does not tell its process"
-    return f"process {process.pid} on node {short_key(process.node_id)}"
+    return "was set aside in no log dir; give the whole path of one folder"
 
 
 def check_lost(dirs: Sequence[SurveyedDir]) -> None:
@@ -332,54 +286,3 @@ def write_rebuilt(log_dir: str, records: Sequence[bytes], takes_lock: bool = Tru
     rows: Sequence[Any] = [(now_ms, None, record, ()) for record in records]
     with _unused(fs, log_dir, takes_lock=takes_lock):
         put_copy(fs, clock, log_dir, [bytes(encode_records(rows))], is_outdated=False)
-
-
-def look_at_folders(node: Node, config: BrokerConfig) -> list[FoundDir]:
-    """The partitions in the log dirs of the node that this runs on."""
-    return [folders_in(RealFileSystem(), node, path) for path in node_log_dirs(config)]
-
-
-def folders_in(fs: FileSystem, node: Node, path: str) -> FoundDir:
-    """The partitions in a log dir. This only reads."""
-    found = FoundDir(node=node.key, node_id=node.node_id, path=path)
-    try:
-        if not fs.is_dir(path):
-            return found
-        meta = read_meta(fs, path)
-        names = [name for name in fs.list_dir(path) if fs.is_dir(os.path.join(path, name))]
-        epoch = _obeyed_epoch(fs, path)
-    except RaylogError as error:
-        return FoundDir(node=node.key, node_id=node.node_id, path=path, problem=error.problem)
-    folders, strays = [], {}
-    for name in names:
-        if doomed_suffix(name) == STRAY_DIR_SUFFIX:
-            strays[name] = _topic_id(fs, os.path.join(path, name))
-        partition = parse_folder(name)
-        if partition is not None and partition != METADATA_PARTITION:
-            topic_id = _topic_id(fs, os.path.join(path, name))
-            folders.append(FoundFolder(partition=partition, topic_id=topic_id))
-    return FoundDir(
-        node=node.key,
-        node_id=node.node_id,
-        path=path,
-        cluster_id=None if meta is None else meta.cluster_id,
-        directory_id=None if meta is None else meta.directory_id,
-        obeyed_epoch=epoch,
-        folders=tuple(folders),
-        strays=strays,
-    )
-
-
-def _topic_id(fs: FileSystem, folder: str) -> str | None:
-    try:
-        return read_topic_id(fs, folder)
-    except CorruptCheckpoint:
-        return None
-
-
-def _obeyed_epoch(fs: FileSystem, path: str) -> int:
-    """Raises StorageError; -1 where the file is damaged: its node does not use the dir then."""
-    try:
-        return read_controller_epoch(fs, path)
-    except CorruptCheckpoint:
-        return NO_EPOCH

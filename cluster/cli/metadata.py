@@ -48,7 +48,7 @@ RayToAsk = Annotated[
         "--address",
         metavar="HOST:PORT",
         envvar="RAY_ADDRESS",
-        help="Address of the Ray cluster. 'local': none; look at the log dirs of this machine. "
+        help="Address of the Ray cluster. 'local': none; work on the log dirs of this machine. "
         "Default: the cluster on this machine.",
     ),
 ]
@@ -178,19 +178,20 @@ def rebuild(
 ) -> None:
     """Make the metadata anew from the partitions' folders, when all copies of it are lost.
 
-    Start Ray on all nodes that have log dirs first: what is not found is unknown then, and set
-    aside when it comes back. Topics, their ids and partitions are there again. Their own configs
-    are lost: they have the broker's defaults, but nothing is removed from them (cleanup.policy=
-    delete, retention.ms=-1, retention.bytes=-1) until you set their configs again. Topics without a
-    partition's folder are gone. Refused where any copy of the metadata can be read.
+    Start Ray on all nodes that have log dirs first, or give --address local on a broker of one
+    machine: what is not found is unknown then, and set aside when it comes back. Topics, their ids
+    and partitions are there again. Their own configs are lost: nothing is removed from them
+    (cleanup.policy=delete, retention.ms=-1, retention.bytes=-1) until you set these keys again; for
+    all others the broker's defaults apply. Topics without a partition's folder are gone. Refused
+    where any copy of the metadata can be read.
     """
     made = metadata_work(log_dir, config, address, namespace).rebuild(make_missing=make_missing)
     for partition in made.made:
         note(f"{partition} begins empty: its folder was not found")
     note(
-        "the topics' own configs are lost: they have the broker's defaults, and nothing is removed "
-        "from them until you set retention.ms, retention.bytes and cleanup.policy again "
-        "(`raylog config set`)"
+        "the topics' own configs are lost. Nothing is removed from them (cleanup.policy=delete, "
+        "retention.ms=-1, retention.bytes=-1) until you set these keys again (`raylog config "
+        "set`); for all others the broker's defaults apply"
     )
     typer.echo(
         f"{made.topics} topics with {made.partitions} partitions are in the metadata in "
@@ -201,12 +202,13 @@ def rebuild(
 def metadata_work(
     log_dir: list[str] | None, config: Path | None, address: str | None, namespace: str
 ) -> "MetadataWork":
-    """The work on the metadata in these log dirs; connects to Ray, or starts one for it."""
+    """The work on the metadata in these log dirs; connects to Ray unless it is this machine's."""
     quiet_ray()
     from raylog.actors.errors import BrokerNotFound
-    from raylog.actors.node.broker_config import absolute_log_dirs_variable
+    from raylog.actors.node.broker_config import absolute_log_dirs_variable, node_log_dirs
     from raylog.actors.runtime import clusters
     from raylog.cluster.controller.stub import find_controller
+    from raylog.cluster.machines import RayMachines, ThisMachine
     from raylog.cluster.metadata_work import MetadataWork
 
     if address == clusters.LOCAL:
@@ -214,17 +216,14 @@ def metadata_work(
             os.environ.pop("RAYLOG_LOG_DIRS", None)  # as in `raylog start`
         parsed = _config(log_dir, config, "")
         with absolute_log_dirs_variable():
-            clusters.join_or_start_ray(address)  # it ends with this process
-    else:
-        try:
-            clusters.join_ray_with(
-                lambda: find_controller(namespace) is not None, namespace, address
-            )
-        except BrokerNotFound:
-            clusters.join_ray(address)
-        parsed = _config(log_dir, config, namespace)
+            return MetadataWork(ThisMachine(node_log_dirs(parsed)))
+    try:
+        clusters.join_ray_with(lambda: find_controller(namespace) is not None, namespace, address)
+    except BrokerNotFound:
+        clusters.join_ray(address)
+    parsed = _config(log_dir, config, namespace)
     named = parsed.log_dirs if log_dir else ()
-    return MetadataWork(namespace, parsed, must_look_at=named)
+    return MetadataWork(RayMachines(namespace, parsed), must_look_at=named)
 
 
 def _config(log_dir: list[str] | None, config: Path | None, namespace: str) -> "BrokerConfig":
@@ -236,7 +235,7 @@ def _config(log_dir: list[str] | None, config: Path | None, namespace: str) -> "
         names_log_dirs,
     )
     from raylog.cluster.config_file import read_config_file
-    from raylog.cluster.metadata_work import log_dirs_of
+    from raylog.cluster.machines import log_dirs_of
 
     settings = read_config_file(config) if config else {}
     if log_dir:

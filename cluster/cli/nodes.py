@@ -70,6 +70,8 @@ def list_nodes(
 
 
 def _row(node: "NodeDescription") -> tuple[object, ...]:
+    # Of a suspect node, what it waits for says less.
+    why = node.why if node.state == "suspect" else node.waits_for or node.why
     return (
         _name(node),
         node.host or None,
@@ -80,7 +82,7 @@ def _row(node: "NodeDescription") -> tuple[object, ...]:
         node.life[:8] or None,
         ",".join(node.log_dirs) or None,
         None if node.node_id is None else node.node_id[:8],
-        node.waits_for or node.why or None,
+        why or None,
     )
 
 

@@ -414,6 +414,14 @@ def adopt(
             "the whole path.",
         ),
     ],
+    make_missing: Annotated[
+        bool,
+        typer.Option(
+            "--make-missing",
+            help="Lower partitions of the topic whose folder is in no log dir begin empty; without "
+            "it they are named, and nothing is done.",
+        ),
+    ] = False,
     log_dir: LogDirs = None,
     config: ConfigFile = None,
     address: RayToAsk = None,
@@ -427,7 +435,11 @@ def adopt(
     folder, or another topic has the name.
     """
     paths = [os.path.abspath(folder) for folder in folders]
-    for partition in metadata_work(log_dir, config, address, namespace).adopt(paths):
+    work = metadata_work(log_dir, config, address, namespace)
+    taken_in = work.adopt(paths, make_missing=make_missing)
+    for partition in taken_in.made:
+        note(f"{partition} begins empty: its folder was not found")
+    for partition in taken_in.partitions:
         typer.echo(f"{partition} is a partition again; it serves when the broker runs")
 
 

@@ -15,7 +15,8 @@ knows a topic of this name with another id             refused
 =====================================================  =============================================
 
 The numbers of a topic have no gap. So of a topic that is made again all folders are taken in at
-once.
+once. Where lower ones are lost for good, a person may have their partitions begin empty, as in
+``rebuilding.py``; never where a folder of theirs is in reach.
 """
 
 from collections.abc import Sequence
@@ -63,23 +64,53 @@ class Stray:
         return f"{self.home.path}/{self.name}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """What the metadata is to say. ``made``: the partitions that begin empty."""
+
+    records: tuple[Record, ...]
+    made: tuple[TopicPartition, ...]
+
+
 def adopted(
-    desired: Desired, strays: Sequence[Stray], dirs: Sequence[FoundDir]
-) -> tuple[Record, ...]:
+    desired: Desired,
+    strays: Sequence[Stray],
+    dirs: Sequence[FoundDir],
+    *,
+    make_missing: bool = False,
+) -> Adopted:
     """What the metadata is to say of these folders. ``dirs``: all log dirs, as they are now.
 
-    Raises InvalidRequest or TopicExists, with what is in the way.
+    ``make_missing``: partitions below the folders of their topic begin empty where no folder of
+    theirs was found. Raises InvalidRequest or TopicExists, with what is in the way.
     """
+    _check_distinct(strays)
     shadow = desired.copy()
     records: list[Record] = []
+    made: list[TopicPartition] = []
     for stray in sorted(strays, key=lambda entry: entry.partition):
-        for record in _records(shadow, stray, dirs):
+        _check(shadow, stray, dirs)
+        missing = _missing(shadow, stray.log)
+        if missing:
+            _check_lost(missing, stray, dirs, make_missing=make_missing)
+        for record in _records(shadow, stray, missing, dirs):
             shadow.apply(record)
             records.append(record)
-    return tuple(records)
+        made += [log.partition for log in missing]
+    return Adopted(records=tuple(records), made=tuple(made))
 
 
-def _records(desired: Desired, stray: Stray, dirs: Sequence[FoundDir]) -> list[Record]:
+def _check_distinct(strays: Sequence[Stray]) -> None:
+    chosen: dict[TopicPartition, Stray] = {}
+    for stray in strays:
+        other = chosen.setdefault(stray.partition, stray)
+        if other is not stray:
+            why = "are of the same partition: give the one that is to count"
+            raise InvalidRequest("the folders", f"{other}, {stray}", why)
+
+
+def _check(desired: Desired, stray: Stray, dirs: Sequence[FoundDir]) -> None:
+    """Raise InvalidRequest or TopicExists where the folder cannot be a partition's again."""
     log = stray.log
     if stray.home.cluster_id != desired.cluster_id:
         why = f"lies in a log dir of cluster {stray.home.cluster_id}, not {desired.cluster_id}"
@@ -88,23 +119,76 @@ def _records(desired: Desired, stray: Stray, dirs: Sequence[FoundDir]) -> list[R
     named = desired.topic_named(log.partition.topic)
     if named is not None and named.topic_id != log.topic_id:
         raise TopicExists(f"{log.partition.topic} of id {log.topic_id}", named.name)
+
+
+def _missing(desired: Desired, log: LogId) -> list[LogId]:
+    """The logs of the topic below this one that the metadata does not know."""
+    below = range(len(desired.logs_of(log.topic_id)), log.partition.partition)
+    topic = log.partition.topic
+    return [
+        LogId(partition=TopicPartition(topic, number), topic_id=log.topic_id) for number in below
+    ]
+
+
+def _check_lost(
+    missing: Sequence[LogId], stray: Stray, dirs: Sequence[FoundDir], *, make_missing: bool
+) -> None:
+    """Raise InvalidRequest where these may not begin empty."""
+    number, count = stray.partition.partition, missing[0].partition.partition
+    gap = f"is partition {number}, and the topic has {count}"
+    for log in missing:
+        for entry in dirs:
+            _check_not_in(entry, log, stray, gap)
+    if not make_missing:
+        listed = ", ".join(str(log.partition) for log in missing)
+        why = (
+            f"{gap}: no folder of {listed} is in any log dir. Start the nodes that have them, or "
+            "mount their disks. If they are lost for good, give --make-missing: they begin empty"
+        )
+        raise InvalidRequest("the folder", str(stray), why)
+
+
+def _check_not_in(entry: FoundDir, log: LogId, stray: Stray, gap: str) -> None:
+    """Raise InvalidRequest where a log dir has a folder that may be the log's."""
+    if entry.problem:
+        why = f"{gap}; {entry} cannot be read ({entry.problem}), and may have it: repair its disk"
+        raise InvalidRequest("the folder", str(stray), why)
+    for folder in entry.folders:
+        if folder.partition == log.partition:
+            why = (
+                f"{gap}; {entry.path}/{folder.partition} is there, and the metadata does not know "
+                "it: start the broker, which sets it aside, and stop it; then give it, too"
+            )
+            raise InvalidRequest("the folder", str(stray), why)
+    for name, topic_id in entry.strays.items():
+        is_its = parse_folder(name.rpartition(".")[0]) == log.partition
+        if is_its and topic_id in (log.topic_id, None):
+            why = f"{gap}: give the folders before it, too, as {entry.path}/{name}"
+            raise InvalidRequest("the folder", str(stray), why)
+
+
+def _records(
+    desired: Desired, stray: Stray, missing: Sequence[LogId], dirs: Sequence[FoundDir]
+) -> list[Record]:
+    log = stray.log
     known = desired.partitions.get(log)
     if known is not None:
         return [_in_its_place(known, stray, dirs)]
-    number, end = log.partition.partition, len(desired.logs_of(log.topic_id))
-    if number != end:
-        why = f"is partition {number}, and the topic has {end}: give the folders before it, too"
-        raise InvalidRequest("the folder", str(stray), why)
-    kafka_id = desired.next_kafka_id
-    partition = PartitionRecord(
-        log=log,
-        state="online",
-        node=stray.home.node,
-        directory=stray.home.directory_id,
-        kafka_id=kafka_id,
-        port=port_of(kafka_id),
-    )
-    return [partition] if named is not None else [_topic(desired, log), partition]
+    records: list[Record] = []
+    if desired.topic_named(log.partition.topic) is None:
+        records.append(_topic(desired, log))
+    for kafka_id, entry in enumerate([*missing, log], desired.next_kafka_id):
+        is_found = entry == log
+        record = PartitionRecord(
+            log=entry,
+            state="online" if is_found else "creating",
+            node=stray.home.node,
+            directory=stray.home.directory_id if is_found else None,
+            kafka_id=kafka_id,
+            port=port_of(kafka_id),
+        )
+        records.append(record)
+    return records
 
 
 def _topic(desired: Desired, log: LogId) -> TopicRecord:

@@ -71,7 +71,20 @@ class Survey:
     errors: dict[str, RaylogError]
 
 
-class Reach(Protocol):
+class CopyFiles(Protocol):
+    """The files of the copies."""
+
+    def batches(self, entry: SurveyedDir) -> Sequence[bytes]:
+        """The record batches of a copy. Raises LogLocked where a Controller writes it."""
+
+    def snapshot_file(self, entry: SurveyedDir) -> bytes:
+        """The file of the snapshot behind which a copy goes on; empty for none.
+
+        Raises as ``batches``. Asked only of a node that has said that its copy has one.
+        """
+
+
+class Reach(CopyFiles, Protocol):
     """The way to the log dirs of all nodes. Each method waits, and raises why it failed."""
 
     def has_managers(self) -> bool:
@@ -101,15 +114,6 @@ class Reach(Protocol):
         ``only_own``: at those of the own node, which takes no process on the others.
         """
 
-    def batches(self, entry: SurveyedDir) -> Sequence[bytes]:
-        """The record batches of a copy. Raises LogLocked where a Controller writes it."""
-
-    def snapshot_file(self, entry: SurveyedDir) -> bytes:
-        """The file of the snapshot behind which a copy goes on; empty for none.
-
-        Raises as ``batches``. Asked only of a node that has said that its copy has one.
-        """
-
     def set_aside(self, entry: SurveyedDir) -> None:
         """Rename the folder of a copy; fine if it is gone. Raises LogLocked as ``batches``."""
 
@@ -132,7 +136,7 @@ class CopyContent:
             yield from values_of(batch)
 
 
-def content_of(reach: Reach, entry: SurveyedDir) -> CopyContent:
+def content_of(reach: CopyFiles, entry: SurveyedDir) -> CopyContent:
     """Read a copy. Raises LogLocked where a Controller writes it."""
     assert entry.copy is not None, "it was found"
     content = reach.snapshot_file(entry) if entry.copy.first else b""

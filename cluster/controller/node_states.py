@@ -240,7 +240,7 @@ def _state(
     if why is None:
         return "online", ""
     if seen.report is not None and seen.is_suspect(snapshot.now_ms):
-        return "suspect", why
+        return "suspect", f"{why}; what it serves is as it said last: it may be dead"
     return ("starting" if problem is None else "apart"), why
 
 

@@ -116,6 +116,16 @@ class Facts:
         """The same of a node's LogManager. ``node_id``: as of ``node_name``."""
         return self.hanging_process(LOG_MANAGER + self._key_of(node_id))
 
+    def answers_on(self, node_id: str) -> dict[str, bool]:
+        """Whether each partition whose place is on a node has answered. ``node_id``: as above."""
+        key = self._key_of(node_id)
+        answered = {status.partition for status in self.partitions}
+        return {
+            name: name in answered
+            for name, known in self.described()
+            if known.node_id and self._key_of(known.node_id) == key
+        }
+
     def away(self) -> list[AwayPartition]:
         """Partitions that do not serve, where it is known why."""
         answered = {status.partition for status in self.partitions}

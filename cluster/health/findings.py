@@ -178,9 +178,9 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
                 severity=ERROR,
                 subject=f"node {facts.node_name(node_id)}",
                 what=(
-                    f"{problem}{_process(facts, facts.hanging_manager(node_id))}. Its partitions "
-                    "continue to serve. It gets no new partitions, and retention and compaction "
-                    "stand still on it"
+                    f"{problem}{_process(facts, facts.hanging_manager(node_id))}. "
+                    f"{_who_answers(facts, node_id)}. It gets no new partitions, and retention and "
+                    "compaction stand still on it"
                 ),
                 todo=_manager_todo(facts.hanging_manager(node_id)),
             )
@@ -213,12 +213,28 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
             subject=f"node {facts.node_name(node_id)}",
             what=(
                 "its LogManager does not answer: "
-                f"{why}{_process(facts, facts.hanging_manager(node_id))}. Its partitions continue "
-                "to serve, but no partition is opened, no checkpoint is written, and retention and "
-                "compaction stand still"
+                f"{why}{_process(facts, facts.hanging_manager(node_id))}. "
+                f"{_who_answers(facts, node_id)}. No partition is opened there, no checkpoint is "
+                "written, and retention and compaction stand still"
             ),
             todo=_manager_todo(facts.hanging_manager(node_id)),
         )
+
+
+def _who_answers(facts: Facts, node_id: str) -> str:
+    """Which partitions answer on a node whose LogManager is silent: the node may be dead."""
+    answers = facts.answers_on(node_id)
+    silent = [name for name, is_answered in answers.items() if not is_answered]
+    if not answers:
+        return "Nobody tells which of its partitions serve: the node may be dead"
+    if not silent:
+        return "All of its partitions answer, and continue to serve"
+    if len(silent) == len(answers):
+        return "None of its partitions answers: the node may be dead"
+    return (
+        f"{len(answers) - len(silent)} of its {len(answers)} partitions answer, and continue to "
+        f"serve; no answer from {named(silent)}"
+    )
 
 
 def _manager_todo(process: ActorProcess | None) -> str:
@@ -229,7 +245,8 @@ def _manager_todo(process: ActorProcess | None) -> str:
     """
     todo = (
         "wait: Ray restarts a LogManager that died, and under load one is slow. If this finding "
-        "stays, check whether its disks hang (dmesg on that machine), and read its log"
+        "stays, check whether the machine and its Ray run (start its node again if not), and "
+        "whether its disks hang (dmesg on that machine), and read its log"
     )
     if process is None:
         return todo

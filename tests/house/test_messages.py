@@ -15,7 +15,7 @@ from raylog.actors.upkeep.compaction_actor import CompactionActorImpl
 from raylog.actors.upkeep.retention_actor import RetentionActorImpl
 from raylog.cluster.controller.controller_actor import ControllerImpl
 from raylog.cluster.controller.ray_reach import read_copy, set_copy_aside, survey_node
-from raylog.cluster.metadata_work import look_at_folders
+from raylog.cluster.machines import look_at_folders
 from raylog.storage.cleaner.cleanable import SegmentTimes
 from raylog.storage.errors import RaylogError
 from raylog.storage.indexes.time_index import TimestampOffset

@@ -9,7 +9,8 @@ import raylog
 from raylog.actors.errors import BrokerRunning, InvalidRequest, MetadataMissing
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.broker import Broker
-from raylog.cluster.metadata_work import MetadataWork, log_dirs_of
+from raylog.cluster.machines import RayMachines, log_dirs_of
+from raylog.cluster.metadata_work import MetadataWork
 
 NAMESPACE = "mended"
 METADATA = "__cluster_metadata-0"
@@ -17,7 +18,7 @@ METADATA = "__cluster_metadata-0"
 
 @pytest.fixture
 def work(local_ray: None, log_dir: str) -> MetadataWork:
-    return MetadataWork(NAMESPACE, BrokerConfig.parse({"log.dirs": log_dir}))
+    return MetadataWork(RayMachines(NAMESPACE, BrokerConfig.parse({"log.dirs": log_dir})))
 
 
 def started(log_dir: str, *, new_cluster: bool = False) -> Broker:
@@ -79,7 +80,7 @@ def test_folders_that_a_new_cluster_has_set_aside_are_partitions_again(
     assert len(strays) == 2
     with pytest.raises(InvalidRequest, match="give the folders before it"):
         work.adopt([path for path in strays if "t-1." in path])
-    assert [str(partition) for partition in work.adopt(strays)] == ["t-0", "t-1"]
+    assert [str(partition) for partition in work.adopt(strays).partitions] == ["t-0", "t-1"]
     with started(log_dir) as broker:
         assert broker.list_topics() == ["other", "t"]
         assert broker.describe_topic("t").topic_id == topic_id

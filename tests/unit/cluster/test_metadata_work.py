@@ -1,6 +1,7 @@
 """What a person does with the copies of the metadata, on the disks of the nodes."""
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from raylog.actors.messages import ActorProcess
 from raylog.actors.metadata_history import DIGEST_BYTES
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.names import Node
-from raylog.cluster import metadata_work
+from raylog.cluster import machines, metadata_work
 from raylog.cluster.controller.copies import Copy, SurveyedDir, choose
 from raylog.cluster.controller.home import Survey
 from raylog.cluster.controller.metadata_log import MetadataLog
@@ -28,7 +29,14 @@ from raylog.cluster.controller.records import (
 )
 from raylog.cluster.controller.standings import restoration, standings
 from raylog.cluster.controller.surveying import Surveyor
-from raylog.cluster.metadata_work import check_lost, folders_in, go_on_from, take_in, write_rebuilt
+from raylog.cluster.machines import RayMachines, ThisMachine, folders_in
+from raylog.cluster.metadata_work import (
+    MetadataWork,
+    check_lost,
+    go_on_from,
+    take_in,
+    write_rebuilt,
+)
 from raylog.storage.clock import SystemClock
 from raylog.storage.errors import InvalidConfig, InvalidLogDir, LogLocked
 from raylog.storage.files import RealFileSystem
@@ -210,9 +218,9 @@ def test_nobody_goes_on_with_other_metadata_while_a_controller_hangs(
     monkeypatch: pytest.MonkeyPatch, process: ActorProcess | None, place: str
 ) -> None:
     """When it wakes it would acknowledge changes in metadata that counts no more."""
-    monkeypatch.setattr(metadata_work, "find_controller", lambda _: SilentController())
-    monkeypatch.setattr(metadata_work, "process_of", lambda _: process)
-    work = metadata_work.MetadataWork("ns", BrokerConfig.parse({"log.dirs": "/a"}))
+    monkeypatch.setattr(machines, "find_controller", lambda _: SilentController())
+    monkeypatch.setattr(machines, "process_of", lambda _: process)
+    work = MetadataWork(RayMachines("ns", BrokerConfig.parse({"log.dirs": "/a"})))
     for change in (partial(work.restore, "a"), work.rebuild):
         with pytest.raises(InvalidRequest, match=f"does not answer.*{place}.*kill -9"):
             change()
@@ -229,7 +237,100 @@ class RefusingReach:
 
 
 def test_a_node_whose_log_dirs_are_refused_may_have_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata_work, "RayReach", lambda *_, **__: RefusingReach())
-    work = metadata_work.MetadataWork("ns", BrokerConfig.parse({"log.dirs": "/a"}))
+    monkeypatch.setattr(machines, "RayReach", lambda *_, **__: RefusingReach())
+    work = MetadataWork(RayMachines("ns", BrokerConfig.parse({"log.dirs": "/a"})))
     with pytest.raises(InvalidConfig, match="RAYLOG_LOG_DIRS='x'"):
         work.status()
+
+
+def lost_disk(tmp_path: Path) -> tuple[Path, Path, str, str]:
+    """Two log dirs; the metadata in the first is from before topic t, of which t-1 was set aside.
+
+    Also the stray folder's path, and the topic's id.
+    """
+    first, second = tmp_path / "d0", tmp_path / "d1"
+    ids = [member(path) for path in (first, second)]
+    log = MetadataLog(FS, SystemClock(), str(first), new_cluster="cluster-1")
+    begin = ControllerRecord(epoch=1, node="n", directory=ids[0])
+    log.append([begin, CopiesRecord(nodes=("n",), directories=(ids[0],))])
+    log.close()
+    topic_id = random_id()
+    stray = second / f"t-1.{'0' * 32}-stray"
+    create_log(FS, str(stray), topic_id)
+    return first, second, str(stray), topic_id
+
+
+@pytest.fixture
+def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks Ray fails: the test's process is not connected."""
+
+    def refuse(*_: object, **__: object) -> object:
+        raise AssertionError("Ray was asked")
+
+    for name in ("run_on_nodes", "alive_nodes", "own_node", "find_controller", "running_parts"):
+        monkeypatch.setattr(machines, name, refuse)
+
+
+@pytest.mark.usefixtures("no_ray")
+def test_on_one_machine_the_copies_are_shown_and_a_folder_is_taken_in_without_a_ray(
+    tmp_path: Path,
+) -> None:
+    first, second, stray, topic_id = lost_disk(tmp_path)
+    work = MetadataWork(ThisMachine([str(first), str(second)]))
+    (shown,) = work.status()
+    assert (shown.path, shown.state, shown.topics) == (str(first), "newest", 0)
+    with pytest.raises(InvalidRequest, match="--make-missing"):
+        work.adopt([stray])
+    taken_in = work.adopt([stray], make_missing=True)
+    assert ([str(p) for p in taken_in.partitions], [str(p) for p in taken_in.made]) == (
+        ["t-1"],
+        ["t-0"],
+    )
+    assert (second / "t-1").is_dir()
+    (shown,) = work.status()
+    assert (shown.topics, shown.epoch) == (1, 2)
+    log = MetadataLog(FS, SystemClock(), str(first))
+    assert [topic.topic_id for topic in log.desired.topics.values()] == [topic_id]
+    log.close()
+
+
+@pytest.mark.usefixtures("no_ray")
+def test_a_folder_that_was_taken_in_already_is_named_so(tmp_path: Path) -> None:
+    first, second, stray, _ = lost_disk(tmp_path)
+    work = MetadataWork(ThisMachine([str(first), str(second)]))
+    work.adopt([stray], make_missing=True)
+    with pytest.raises(InvalidRequest, match=f"was taken in already: {second}/t-1 is there"):
+        work.adopt([stray], make_missing=True)
+    with pytest.raises(InvalidRequest, match="was set aside in no log dir"):
+        work.adopt([str(second / f"t-7.{'0' * 32}-stray")])
+
+
+@pytest.mark.usefixtures("no_ray")
+def test_on_one_machine_the_metadata_is_made_anew_and_restored_without_a_ray(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata_work, "lock_patiently", lambda take: take())
+    path = tmp_path / "a"
+    member(path)
+    create_log(FS, str(path / "t-0"), random_id())
+    work = MetadataWork(ThisMachine([str(path)]))
+    lock = FS.lock(str(path / ".lock"))
+    with pytest.raises(LogLocked):
+        work.rebuild()
+    lock.release()
+    made = work.rebuild()
+    assert (made.topics, made.partitions) == (1, 1)
+    assert not work.restore(str(path)).is_needed
+    assert [entry.topics for entry in work.status()] == [1]
+
+
+def test_work_on_a_disk_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "WORK_TIMEOUT_S", 0.0)
+    machine, hangs = ThisMachine(["/a"]), threading.Event()
+
+    def write() -> None:
+        hangs.wait()
+
+    with pytest.raises(RequestTimedOut, match="writing the metadata"):
+        machine.run(write, machine.own().node_id, (), "writing the metadata")
+    hangs.set()

@@ -10,9 +10,10 @@ from raylog.actors.errors import BrokerNotFound, InvalidRequest
 from raylog.actors.metadata_snapshot import DAMAGED_TODO
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime import clusters
-from raylog.cluster import metadata_work
+from raylog.cluster import machines, metadata_work
 from raylog.cluster.controller.copies import SurveyedDir
 from raylog.cluster.controller.standings import Standing
+from raylog.storage.names import TopicPartition
 from tests.harness.shell import run_here
 
 
@@ -24,26 +25,26 @@ class Rays:
         self.log_dirs: tuple[str, ...] = ()
         self.standings: list[Standing] = []
         self.adopted: list[str] = []
-        self.inherited: str | None = None
 
     def join_with(self, has_broker: object, namespace: str, address: str | None) -> None:
         self.joined.append(address)
 
-    def join_or_start(self, address: str | None) -> bool:
-        self.joined.append(f"new {address}")
-        self.inherited = os.environ.get("RAYLOG_LOG_DIRS")
-        return True
-
-    def work(self, namespace: str, config: BrokerConfig, **_: object) -> "Rays":
+    def nodes(self, namespace: str, config: BrokerConfig) -> None:
         self.log_dirs = config.log_dirs
+
+    def this_machine(self, log_dirs: tuple[str, ...]) -> None:
+        self.log_dirs = log_dirs
+
+    def work(self, machines: None, **_: object) -> "Rays":
         return self
 
     def status(self) -> list[Standing]:
         return self.standings
 
-    def adopt(self, folders: list[str]) -> list[str]:
+    def adopt(self, folders: list[str], *, make_missing: bool) -> metadata_work.TakenIn:
         self.adopted = folders
-        return ["t-0"]
+        made = (TopicPartition("t", 0),) if make_missing else ()
+        return metadata_work.TakenIn(partitions=(TopicPartition("t", 1),), made=made)
 
 
 @pytest.fixture
@@ -52,23 +53,24 @@ def rays(monkeypatch: pytest.MonkeyPatch) -> Rays:
     monkeypatch.delenv("RAYLOG_LOG_DIRS", raising=False)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(clusters, "join_ray_with", made.join_with)
-    monkeypatch.setattr(clusters, "join_or_start_ray", made.join_or_start)
+    monkeypatch.setattr(machines, "RayMachines", made.nodes)
+    monkeypatch.setattr(machines, "ThisMachine", made.this_machine)
     monkeypatch.setattr(metadata_work, "MetadataWork", made.work)
-    monkeypatch.setattr(metadata_work, "log_dirs_of", lambda namespace: "/of/the/broker")
+    monkeypatch.setattr(machines, "log_dirs_of", lambda namespace: "/of/the/broker")
     return made
 
 
-def test_with_address_local_a_ray_of_its_own_looks_at_the_log_dirs_that_are_given(
+def test_with_address_local_no_ray_is_needed_to_look_at_the_log_dirs_that_are_given(
     rays: Rays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever else runs here, and whatever the shell's variable says, as with `raylog start`."""
     monkeypatch.setenv("RAYLOG_LOG_DIRS", "/of/the/shell")
     done = run_here("metadata", "status", "--address", "local", "--log-dir", "/mnt/a")
     assert (done.returncode, done.stderr) == (0, "no log dir has metadata\n")
-    assert (rays.joined, rays.log_dirs) == (["new local"], ("/mnt/a",))
+    assert (rays.joined, rays.log_dirs) == ([], ("/mnt/a",))
 
 
-def test_with_address_local_and_no_log_dir_nothing_is_started(rays: Rays) -> None:
+def test_with_address_local_and_no_log_dir_nothing_is_looked_at(rays: Rays) -> None:
     done = run_here("metadata", "status", "--address", "local")
     assert (done.returncode, rays.joined) == (2, [])
     assert "--log-dir DIR" in done.stderr
@@ -136,15 +138,13 @@ def test_relative_log_dirs_count_from_the_users_folder(
     assert rays.log_dirs == (str(tmp_path / "logs"),)
 
 
-def test_relative_log_dirs_of_the_environment_count_from_the_users_folder_in_a_ray_of_its_own(
+def test_relative_log_dirs_of_the_environment_count_from_the_users_folder(
     rays: Rays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its processes inherit the variable, and run elsewhere."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAYLOG_LOG_DIRS", "logs, more")
     run_here("metadata", "status", "--address", "local")
     assert rays.log_dirs == (f"{tmp_path}/logs", f"{tmp_path}/more")
-    assert rays.inherited == f"{tmp_path}/logs,{tmp_path}/more"
     assert os.environ["RAYLOG_LOG_DIRS"] == "logs, more"
 
 
@@ -160,6 +160,12 @@ def test_folders_to_adopt_count_from_the_users_folder(
         f"{tmp_path.parent}/b/t-1.1-stray",
         "/c/t-2.1-stray",
     ]
+
+
+def test_partitions_that_begin_empty_beside_an_adopted_folder_are_named(rays: Rays) -> None:
+    done = run_here("topic", "adopt", "/c/t-1.1-stray", "--make-missing")
+    assert done.stderr == "t-0 begins empty: its folder was not found\n"
+    assert done.stdout == "t-1 is a partition again; it serves when the broker runs\n"
 
 
 def test_the_copies_are_shown_with_names_that_from_takes(rays: Rays) -> None:

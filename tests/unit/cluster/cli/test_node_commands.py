@@ -91,6 +91,17 @@ def test_the_list_names_each_node_as_the_other_commands_take_it(
     assert second[-1] == "it is not in the Ray cluster"
 
 
+def test_the_list_says_of_a_suspect_node_that_it_may_be_dead(
+    broker_with: Callable[..., FakeBroker],
+) -> None:
+    """Not only that its LogManager does not answer: it does not know how many serve."""
+    why = "it has not reported for 25 s; what it serves is as it said last: it may be dead"
+    suspect = ONLINE._replace(state="suspect", why=why, waits_for="its LogManager does not answer")
+    broker_with(suspect)
+    _, row = (line.split("\t") for line in run_here("node", "list").lines())
+    assert row[-1] == why
+
+
 def test_the_list_as_json_has_every_field(broker_with: Callable[..., FakeBroker]) -> None:
     broker_with(STOPPED)
     (node,) = json.loads(run_here("node", "list", "--format", "json").stdout)["nodes"]

@@ -66,7 +66,7 @@ def after(state: Desired, records: tuple[Record, ...]) -> Desired:
 
 def test_a_topic_that_is_unknown_is_there_again_with_its_id_and_all_its_partitions() -> None:
     strays = [stray("t-1", "b"), stray("t-0", "a")]
-    state = after(desired(), adopted(desired(), strays, [log_dir("a"), log_dir("b")]))
+    state = after(desired(), adopted(desired(), strays, [log_dir("a"), log_dir("b")]).records)
     topic = state.topic_named("t")
     assert topic is not None
     assert topic.topic_id == "id-t"
@@ -85,14 +85,14 @@ def test_a_topic_that_is_known_gets_its_next_partition_back() -> None:
             state,
             [stray("t-1")],
             [log_dir("a", FoundFolder(partition=TopicPartition("t", 0), topic_id="id-t"))],
-        ),
+        ).records,
     )
     assert state.partitions[log("t-1")].state == "online"
 
 
 def test_a_partition_whose_folder_is_lost_has_the_one_that_was_set_aside() -> None:
     state = desired(TOPIC, FIRST)
-    after(state, adopted(state, [stray("t-0", "b")], [log_dir("a"), log_dir("b")]))
+    after(state, adopted(state, [stray("t-0", "b")], [log_dir("a"), log_dir("b")]).records)
     assert state.partitions[log("t-0")].directory == "dir-b"
 
 
@@ -112,9 +112,55 @@ def test_another_topic_of_the_name_is_in_the_way() -> None:
         adopted(desired(TOPIC, FIRST), [stray("t-1", topic_id="id-old")], [log_dir("a")])
 
 
-def test_a_folder_whose_partition_would_leave_a_gap_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="is partition 1, and the topic has 0"):
-        adopted(desired(), [stray("t-1")], [log_dir("a")])
+def test_a_folder_whose_partition_would_leave_a_gap_is_refused_and_says_how_to_fill_it() -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        adopted(desired(), [stray("t-2")], [log_dir("a")])
+    assert "is partition 2, and the topic has 0" in str(raised.value)
+    assert "no folder of t-0, t-1 is in any log dir" in str(raised.value)
+    assert "lost for good, give --make-missing: they begin empty" in str(raised.value)
+
+
+def test_a_partition_is_taken_in_where_lower_ones_of_its_topic_are_lost_for_good() -> None:
+    """Its records were acknowledged; the topic's other disk must not take them with it."""
+    found = adopted(desired(), [stray("t-2", "b")], [log_dir("b")], make_missing=True)
+    assert [str(partition) for partition in found.made] == ["t-0", "t-1"]
+    state = after(desired(), found.records)
+    partitions = [state.partitions[entry] for entry in state.logs_of("id-t")]
+    assert [(entry.state, entry.directory) for entry in partitions] == [
+        ("creating", None),
+        ("creating", None),
+        ("online", "dir-b"),
+    ]
+    assert len({entry.kafka_id for entry in partitions}) == 3
+
+
+def test_a_topic_that_is_known_is_filled_up_to_the_folder() -> None:
+    state = desired(TOPIC, FIRST)
+    found = adopted(state, [stray("t-2", "b")], [log_dir("a"), log_dir("b")], make_missing=True)
+    after(state, found.records)
+    assert [str(partition) for partition in found.made] == ["t-1"]
+    assert state.partitions[log("t-0")].directory == "dir-a"
+
+
+def test_no_partition_begins_empty_whose_folder_is_in_reach() -> None:
+    aside = f"t-0.{'1' * 32}-stray"
+    there = FoundFolder(partition=TopicPartition("t", 0), topic_id="id-t")
+    for entry, why in (
+        (replace(log_dir("b"), strays={aside: "id-t"}), f"give the folders.*as /b/{aside}"),
+        (replace(log_dir("b"), strays={aside: None}), f"give the folders.*as /b/{aside}"),
+        (log_dir("b", there), "/b/t-0 is there.*start the broker, which sets it aside"),
+        (replace(log_dir("b"), problem="EIO"), "/b of node b cannot be read.*may have it"),
+    ):
+        with pytest.raises(InvalidRequest, match=why):
+            adopted(desired(), [stray("t-1")], [log_dir("a"), entry], make_missing=True)
+    other = replace(log_dir("b"), strays={aside: "id-of-a-deleted-topic"})
+    found = adopted(desired(), [stray("t-1")], [log_dir("a"), other], make_missing=True)
+    assert [str(partition) for partition in found.made] == ["t-0"]
+
+
+def test_two_folders_of_one_partition_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match=r"/a/t-0.*/b/t-0.*are of the same partition"):
+        adopted(desired(), [stray("t-0", "a"), stray("t-0", "b")], [log_dir("a"), log_dir("b")])
 
 
 def test_a_partition_that_is_being_removed_is_refused() -> None:

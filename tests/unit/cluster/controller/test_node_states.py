@@ -78,6 +78,7 @@ def test_a_node_whose_log_manager_is_silent_is_suspect_also_while_it_is_drained(
     node = only(snapshot(obeys(), "draining", now_ms=20_000))
     assert node.state == "suspect"
     assert "has not reported for 20 s" in node.why
+    assert "what it serves is as it said last" in node.why
 
 
 def test_a_node_whose_log_manager_cannot_start_is_apart_and_says_why() -> None:

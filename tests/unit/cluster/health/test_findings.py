@@ -1,6 +1,6 @@
 """Findings: what is wrong is named once, with what to do; what is well is not."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -325,14 +325,45 @@ def test_every_finding_says_what_to_do(seen: Facts) -> None:
         assert "\n" not in finding.what + finding.todo
 
 
+SILENT_MANAGER = "the LogManager of node a has not reported for 30 s"
+
+
 def test_a_node_whose_log_manager_hangs_is_no_node_that_takes_no_part() -> None:
-    silent = "the LogManager of node a has not reported for 30 s"
-    finding = only(Facts(nodes={"a" * 56: silent}))
+    finding = only(Facts(nodes={"a" * 56: SILENT_MANAGER}))
     assert finding.severity == ERROR
-    assert "continue to serve" in finding.what
+    assert "takes no part" not in finding.what
     finding = only(Facts(nodes={"a" * 56: "its log dirs are locked"}))
     assert finding.severity == WARNING
     assert "takes no part" in finding.what
+
+
+@pytest.mark.parametrize(
+    ("silent", "says"),
+    [
+        ((), "All of its partitions answer, and continue to serve"),
+        (("t-1",), "2 of its 3 partitions answer, and continue to serve; no answer from t-1"),
+        (("t-0", "t-1", "t-2"), "None of its partitions answers: the node may be dead"),
+    ],
+)
+def test_a_node_whose_log_manager_is_silent_is_told_with_who_answers_there(
+    silent: Sequence[str], says: str
+) -> None:
+    """Its LogManager may hang alone. Or the node is dead, and nothing there serves."""
+    seen = facts(None, None, None, silent=dict.fromkeys(silent, "no answer within 3 s"))
+    labelled = [node("suspect")._replace(node_id="node-1")]
+    told = [
+        replace(seen, node_list=labelled, nodes={labelled[0].node: SILENT_MANAGER}),
+        replace(seen, node_list=labelled, silent_nodes={labelled[0].node: "no answer within 3 s"}),
+    ]
+    for known in told:
+        (finding,) = (entry for entry in findings(known) if entry.subject.startswith("node "))
+        assert says in finding.what
+        assert "check whether the machine and its Ray run" in finding.todo
+
+
+def test_a_silent_node_of_whose_partitions_nobody_tells_may_be_dead() -> None:
+    finding = only(Facts(nodes={"a" * 56: SILENT_MANAGER}))
+    assert "Nobody tells which of its partitions serve: the node may be dead" in finding.what
 
 
 def test_metadata_that_cannot_be_written_is_an_error() -> None:
