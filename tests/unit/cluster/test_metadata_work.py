@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import pytest
@@ -28,6 +29,7 @@ from raylog.cluster.controller.records import (
 )
 from raylog.cluster.controller.standings import restoration, standings
 from raylog.cluster.controller.surveying import Surveyor
+from raylog.cluster.controller.witness import Mark
 from raylog.cluster.metadata_work import check_lost, folders_in, go_on_from, take_in, write_rebuilt
 from raylog.storage.clock import SystemClock
 from raylog.storage.errors import InvalidConfig, InvalidLogDir, LogLocked
@@ -226,6 +228,57 @@ class RefusingReach:
         found = SurveyedDir(node_id="a", path="/a", node="a", has_metadata=True, copy=copy)
         refused = InvalidConfig("RAYLOG_LOG_DIRS", "x", "must be absolute")
         return Survey(own="a", dirs=(found,), errors={"b": refused})
+
+
+class StoppedReach:
+    """A node with a copy that ends with an orderly stop; ``left``: what Ray's head knows."""
+
+    def __init__(self, left: list[Mark]) -> None:
+        self._left = left
+
+    def survey(self, *, tries_locks: bool, only_own: bool = False) -> Survey:
+        copy = Copy(
+            cluster_id="cluster-1",
+            controller_epoch=1,
+            digests=b"x" * 5 * DIGEST_BYTES,
+            controller="b",
+            controller_dir="B",
+            in_sync={"A": "a", "B": "b"},
+            copies_at=3,
+            is_stopped=True,
+        )
+        found = SurveyedDir(
+            node_id="a", path="/a", node="a", directory_id="A", has_metadata=True, copy=copy
+        )
+        return Survey(own="a", dirs=(found,), errors={})
+
+    def marks(self) -> list[Mark]:
+        return self._left
+
+    def has_managers(self) -> bool:
+        return False
+
+    def release(self, node_id: str) -> None: ...
+
+
+@pytest.mark.parametrize(("left", "is_needed"), [([], False), ([Mark(epoch=1, asked_at=5)], True)])
+def test_a_stopped_copy_that_was_left_out_since_is_restored_by_a_person(
+    monkeypatch: pytest.MonkeyPatch, left: list[Mark], is_needed: bool
+) -> None:
+    """The Controller does not begin over it by itself."""
+    written: list[str] = []
+
+    def run(work: Any, function: Any, node_id: str, arguments: tuple[Any, ...], what: str) -> None:
+        written.append(arguments[0])
+
+    monkeypatch.setattr(metadata_work, "RayReach", lambda *_, **__: StoppedReach(left))
+    monkeypatch.setattr(metadata_work, "find_controller", lambda _: None)
+    monkeypatch.setattr(metadata_work.MetadataWork, "_run", run)
+    work = metadata_work.MetadataWork("ns", BrokerConfig.parse({"log.dirs": "/a"}))
+    found = work.restore("a")
+    assert found.is_needed == is_needed
+    assert written == (["/a"] if is_needed else [])
+    assert found.lacks == (("what only node b may have",) if is_needed else ())
 
 
 def test_a_node_whose_log_dirs_are_refused_may_have_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
