@@ -38,6 +38,7 @@ from raylog.cluster.controller.rebuilding import FoundDir, FoundFolder
 from raylog.cluster.controller.spread import short_key
 from raylog.cluster.controller.stub import find_controller
 from raylog.cluster.controller.surveying import Surveyor
+from raylog.cluster.controller.witness import Mark
 from raylog.cluster.running import running_parts
 from raylog.storage.errors import CorruptCheckpoint, OutOfResources, RaylogError
 from raylog.storage.files import FileSystem, RealFileSystem
@@ -69,6 +70,9 @@ class Machines(CopyFiles, Protocol):
 
     def survey(self) -> Survey:
         """The copies of the metadata."""
+
+    def marks(self) -> Sequence[Mark]:
+        """What Ray's head knows of Controllers that left copies out: see ``witness.py``."""
 
     def folders(self) -> list[FoundDir]:
         """The partitions' folders. Raises where a log dir was not looked at."""
@@ -131,6 +135,9 @@ class RayMachines:
 
     def survey(self) -> Survey:
         return self._reach.survey(tries_locks=False)
+
+    def marks(self) -> Sequence[Mark]:
+        return self._reach.marks()
 
     def folders(self) -> list[FoundDir]:
         nodes = alive_nodes()
@@ -209,6 +216,10 @@ class ThisMachine:
         node = self._node
         dirs = self._surveyor.survey(node.node_id, self._log_dirs, node=node.key)
         return Survey(own=node.node_id, dirs=tuple(dirs), errors={})
+
+    def marks(self) -> Sequence[Mark]:
+        """None without a Ray: as after its restart, what the copies say has to do."""
+        return ()
 
     def folders(self) -> list[FoundDir]:
         def look() -> list[FoundDir]:

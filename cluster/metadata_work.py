@@ -5,6 +5,7 @@ to them is ``machines.py``. What counts is decided elsewhere: ``controller/stand
 ``controller/rebuilding.py``.
 """
 
+import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from raylog.actors.partition.locking import lock_patiently
 from raylog.cluster.controller.adopting import Stray, adopted
 from raylog.cluster.controller.copies import SurveyedDir, check_not_newer, choose, found_at
 from raylog.cluster.controller.desired import Desired
-from raylog.cluster.controller.home import Survey, content_of
+from raylog.cluster.controller.home import Survey, content_of, remembered
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.putting import put_copy
 from raylog.cluster.controller.rebuilding import FoundDir, Rebuilt, rebuilt
@@ -141,7 +142,9 @@ class MetadataWork:
         return Stray(home=homes[0], name=name, topic_id=homes[0].strays[name])
 
     def _survey(self, *, only_reads: bool = False) -> Survey:
-        """What all nodes have. A node that is not looked at may have a copy.
+        """What all nodes have, and what Ray's head knows of it.
+
+        A node that is not looked at may have a copy.
 
         Raises RequestTimedOut where one does not answer, InvalidConfig where its RAYLOG_LOG_DIRS is
         refused, and as ``check_looked_at``.
@@ -151,7 +154,9 @@ class MetadataWork:
             if isinstance(error, RequestTimedOut | NotLeader | InvalidConfig):
                 raise error
         check_looked_at(self._must_look_at, survey.dirs, only_reads=only_reads)
-        return survey
+        marks = self._machines.marks()
+        dirs = tuple(remembered(entry, marks) for entry in survey.dirs)
+        return dataclasses.replace(survey, dirs=dirs)
 
 
 def _why_not_there(log_dir: str, name: str, dirs: Sequence[FoundDir]) -> str:

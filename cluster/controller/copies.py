@@ -12,7 +12,9 @@ which of them have every committed record: those *in sync* by its last CopiesRec
 Controller which wrote it. So where the newest copy was found it may begin there, if
 
 ===================================  ==============================================================
-it ends with an orderly stop         everybody had all of it
+it ends with an orderly stop, and    everybody had all of it, and nobody has gone on since
+Ray knows of no later Controller
+that went on without it
 all copies in sync were found        what was committed is in each of them: the newest has it
 all but the lost Controller's were   it can have committed nothing without them, and they obey it
 found, and are fenced                no more (``SurveyedDir.is_fenced``)
@@ -22,7 +24,8 @@ that of the lost Controller was      it has all that this one has committed
 found, and Ray knows of no later one
 ===================================  ==============================================================
 
-Else the one that is missed may have more (MetadataIncomplete). A Controller writes each record
+A Ray that was started again knows of no Controller before: then a stop is believed. Else the one
+that is missed may have more (MetadataIncomplete). A Controller writes each record
 before any copy gets it. So where its own log dir has less than another copy, a backup was put there
 in the place of its copy, and that one is missed. Then a damaged copy beside the newest is no reason
 to refuse, nor one in sync of which only the last batch is damaged. And one that has gone on apart
@@ -162,10 +165,12 @@ class SurveyedDir:
     any. ``is_fenced``: it has promised that to the Controller that begins now, so soon after it had
     heard the one before that that one cannot have gone on without it. ``is_settled``: it has
     promised that, and Ray knows that the one before has not gone on without it (``witness.py``).
-    ``is_last``: Ray knows that no Controller has begun over it since its last one. ``asides``: the
-    names of the files that recovery has taken out of the metadata, and kept. ``whole_part``: what
-    comes before the last batch, where only that is damaged; ``copy`` is None then.
-    ``damaged_snapshots``: those that the copy is read without, each with what is wrong with it.
+    ``is_last``: Ray knows that no Controller has begun over it since its last one.
+    ``is_begun_over``: Ray knows that one has. ``is_left_out``: and that this one may have gone on
+    without it, though it was in sync. ``asides``: the names of the files that recovery has taken
+    out of the metadata, and kept. ``whole_part``: what comes before the last batch, where only that
+    is damaged; ``copy`` is None then. ``damaged_snapshots``: those that the copy is read without,
+    each with what is wrong with it.
     """
 
     node_id: str
@@ -183,6 +188,8 @@ class SurveyedDir:
     is_fenced: bool = False
     is_settled: bool = False
     is_last: bool = False
+    is_begun_over: bool = False
+    is_left_out: bool = False
     real_path: str = ""
     asides: tuple[str, ...] = ()
     whole_part: Copy | None = None
@@ -313,8 +320,8 @@ def check_complete(
     spared = [entry for entry in unread if _lacks_nothing_but(entry, last)]
     missed = _needed(last).keys() - {entry.directory_id for entry in (*there, *spared)}
     is_complete = (
-        last.is_stopped
-        or not missed
+        not missed
+        or _is_complete_by_stop(last, copies)
         or _is_complete_by_fence(last, copies)
         or _is_complete_by_witness(last, copies)
         or _is_complete_by_last_controller(last, there)
@@ -352,6 +359,21 @@ def _replaced(best: SurveyedDir, copies: Iterable[SurveyedDir]) -> list[Surveyed
     # The first Controller of a cluster begins before its log dir has an id.
     own = {best.copy.controller_dir} if best.copy.controller_dir else _own(best.copy)
     return [entry for entry in copies if entry.directory_id in own and is_older(entry, best)]
+
+
+def _is_complete_by_stop(last: Copy, copies: Iterable[SurveyedDir]) -> bool:
+    """Whether it ends with an orderly stop behind which nothing can have been committed.
+
+    A Controller that has begun over it commits nothing without those in sync that it keeps.
+    """
+    if not last.is_stopped:
+        return False
+    in_sync = last.in_sync or {}
+    return any(
+        not entry.is_begun_over or (entry.directory_id in in_sync and not entry.is_left_out)
+        for entry in _latest(last, copies)
+        if entry.copy is not None and entry.copy.is_stopped
+    )
 
 
 def _is_complete_by_fence(last: Copy, copies: Iterable[SurveyedDir]) -> bool:

@@ -12,7 +12,8 @@ lost or has come back late, the copy is brought here before it is opened::
 of it any more. Its last records are seen then, or they do not count. What it did alone is not seen.
 So Ray's head is asked whether it may have left a copy out (``witness.py``). Where that does not
 answer, a copy counts that promised so soon after it had heard of the lost one that that one cannot
-have left it out: it is *fenced*.
+have left it out: it is *fenced*. What Ray's head knows counts more than that, and more than an
+orderly stop at the end of a copy: a later Controller may have gone on without this one.
 
 A Controller that Ray has replaced may wake while it begins. So Ray is asked after the promises,
 too: only whom it still takes for the Controller goes on with them. A promise to anybody who tried
@@ -46,7 +47,7 @@ from raylog.cluster.controller.copies import Copy, Home, SurveyedDir, choose, fo
 from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.observed import SUSPECT_MS
 from raylog.cluster.controller.putting import put_copy
-from raylog.cluster.controller.witness import Mark, is_last, is_settled
+from raylog.cluster.controller.witness import Mark, is_last, is_left_out, is_settled, later
 from raylog.storage.clock import Clock
 from raylog.storage.errors import InvalidConfig, InvalidLogDir, LogMissing, RaylogError
 from raylog.storage.files import FileSystem
@@ -195,7 +196,7 @@ def find_home(reach: Reach, wanted: Wanted) -> tuple[Home, Survey]:
     LogMissing; RequestTimedOut where no metadata was found,
     but a node has not answered, which may have it.
     """
-    return _find(reach, wanted, {})
+    return _find(reach, wanted, {}, reach.marks())
 
 
 def begin_home(reach: Reach, fs: FileSystem, clock: Clock, wanted: Wanted) -> Home:
@@ -266,7 +267,7 @@ def _find(
     reach: Reach,
     wanted: Wanted,
     promised: Mapping[str, MetadataKept],
-    marks: Sequence[Mark] = (),
+    marks: Sequence[Mark],
 ) -> tuple[Home, Survey]:
     home, survey = lock_patiently(lambda: _look(reach, wanted, promised, marks))
     if home.new_cluster and not wanted.may_begin:
@@ -308,19 +309,33 @@ def _check_known(entry: SurveyedDir, known: Known) -> None:
 def _judged(
     entry: SurveyedDir, promised: Mapping[str, MetadataKept], marks: Sequence[Mark]
 ) -> SurveyedDir:
-    found = entry.copy
-    if found is not None:
-        entry = replace(entry, is_last=is_last(marks, found.controller_epoch))
+    entry = remembered(entry, marks)
     kept = promised.get(entry.directory_id or "")
     if kept is None:
         return entry
-    is_fenced = 0 <= kept.idle_ms <= FENCED_MS
     most = max(kept.promised, entry.promised_epoch)
+    entry = replace(entry, promised_epoch=most)
+    found = entry.copy
+    if found is None:
+        return entry
+    is_fresh = 0 <= kept.idle_ms <= FENCED_MS
+    # The clock of a machine that stood still says that it has heard the Controller just now.
+    is_fenced = is_fresh and not is_left_out(marks, found.copies_at)
+    settled = is_settled(marks, found.controller_epoch, found.copies_at)
+    return replace(entry, is_fenced=is_fenced, is_settled=settled)
+
+
+def remembered(entry: SurveyedDir, marks: Sequence[Mark]) -> SurveyedDir:
+    """A log dir with what Ray's head remembers of the Controllers that were there."""
+    found = entry.copy
+    if found is None:
+        return entry
+    since = later(marks, found.controller_epoch)
     return replace(
         entry,
-        promised_epoch=most,
-        is_fenced=is_fenced,
-        is_settled=found is not None and is_settled(marks, found.controller_epoch, found.copies_at),
+        is_last=is_last(marks, found.controller_epoch),
+        is_begun_over=bool(since),
+        is_left_out=is_left_out(since, found.copies_at),
     )
 
 

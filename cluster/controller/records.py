@@ -195,7 +195,8 @@ class BrokerConfigRecord:
 class StoppedRecord:
     """The broker was stopped in order: all copies that count have this record.
 
-    While it is the last one, no Controller has gone on behind it.
+    While it is the last one, no Controller has gone on behind it in this copy. One may have gone on
+    in others: after a later start it left this copy out, or this one was not in reach.
     """
 
 

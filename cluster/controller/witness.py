@@ -10,6 +10,10 @@ leaves one out it says so to Ray's head, with the end of its log at that time::
 A copy of which the second holds for every life of a Controller, or where none has asked, lacks
 nothing that was committed. That needs a proof that Ray is the same one as in those lives: each
 leaves its mark when it begins, and when Ray ends they are all gone.
+
+The first one refutes what a copy says of itself: that it ends with an orderly stop, or has heard
+its Controller of late. A Controller may have begun over it since, and gone on without it. Without
+any mark (Ray was started again) nothing is refuted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -75,13 +79,26 @@ def is_settled(marks: Iterable[Mark], epoch: int, copies_at: int) -> bool:
     """
     known = list(marks)
     is_same_ray = any(mark.epoch <= epoch for mark in known)
-    return is_same_ray and all(copies_at >= mark.asked_at for mark in known)
+    return is_same_ray and not is_left_out(known, copies_at)
 
 
 def is_last(marks: Iterable[Mark], epoch: int) -> bool:
     """Whether no Controller has begun over metadata of this epoch or a higher one."""
     known = list(marks)
-    return bool(known) and all(mark.epoch < epoch for mark in known)
+    return bool(known) and not later(known, epoch)
+
+
+def later(marks: Iterable[Mark], epoch: int) -> list[Mark]:
+    """Those of the lives that began over metadata of this epoch or a higher one."""
+    return [mark for mark in marks if mark.epoch >= epoch]
+
+
+def is_left_out(marks: Iterable[Mark], copies_at: int) -> bool:
+    """Whether one of these lives may have gone on without a copy that was in sync.
+
+    ``copies_at``: the number of its last record of who is in sync.
+    """
+    return any(mark.asked_at > copies_at for mark in marks)
 
 
 def _encoded(mark: Mark) -> bytes:

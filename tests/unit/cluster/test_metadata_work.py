@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import pytest
@@ -29,6 +30,7 @@ from raylog.cluster.controller.records import (
 )
 from raylog.cluster.controller.standings import restoration, standings
 from raylog.cluster.controller.surveying import Surveyor
+from raylog.cluster.controller.witness import Mark
 from raylog.cluster.machines import RayMachines, ThisMachine, folders_in
 from raylog.cluster.metadata_work import (
     MetadataWork,
@@ -234,6 +236,57 @@ class RefusingReach:
         found = SurveyedDir(node_id="a", path="/a", node="a", has_metadata=True, copy=copy)
         refused = InvalidConfig("RAYLOG_LOG_DIRS", "x", "must be absolute")
         return Survey(own="a", dirs=(found,), errors={"b": refused})
+
+
+class StoppedReach:
+    """A node with a copy that ends with an orderly stop; ``left``: what Ray's head knows."""
+
+    def __init__(self, left: list[Mark]) -> None:
+        self._left = left
+
+    def survey(self, *, tries_locks: bool, only_own: bool = False) -> Survey:
+        copy = Copy(
+            cluster_id="cluster-1",
+            controller_epoch=1,
+            digests=b"x" * 5 * DIGEST_BYTES,
+            controller="b",
+            controller_dir="B",
+            in_sync={"A": "a", "B": "b"},
+            copies_at=3,
+            is_stopped=True,
+        )
+        found = SurveyedDir(
+            node_id="a", path="/a", node="a", directory_id="A", has_metadata=True, copy=copy
+        )
+        return Survey(own="a", dirs=(found,), errors={})
+
+    def marks(self) -> list[Mark]:
+        return self._left
+
+    def has_managers(self) -> bool:
+        return False
+
+    def release(self, node_id: str) -> None: ...
+
+
+@pytest.mark.parametrize(("left", "is_needed"), [([], False), ([Mark(epoch=1, asked_at=5)], True)])
+def test_a_stopped_copy_that_was_left_out_since_is_restored_by_a_person(
+    monkeypatch: pytest.MonkeyPatch, left: list[Mark], is_needed: bool
+) -> None:
+    """The Controller does not begin over it by itself."""
+    written: list[str] = []
+
+    def run(work: Any, function: Any, node_id: str, arguments: tuple[Any, ...], what: str) -> None:
+        written.append(arguments[0])
+
+    monkeypatch.setattr(machines, "RayReach", lambda *_, **__: StoppedReach(left))
+    monkeypatch.setattr(machines, "find_controller", lambda _: None)
+    monkeypatch.setattr(RayMachines, "run", run)
+    work = MetadataWork(RayMachines("ns", BrokerConfig.parse({"log.dirs": "/a"})))
+    found = work.restore("a")
+    assert found.is_needed == is_needed
+    assert written == (["/a"] if is_needed else [])
+    assert found.lacks == (("what only node b may have",) if is_needed else ())
 
 
 def test_a_node_whose_log_dirs_are_refused_may_have_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -331,6 +331,21 @@ def test_after_an_orderly_stop_any_whole_copy_may_begin() -> None:
     assert home(stopped, damaged("a"), own="ray-a").node_id == "ray-b"
 
 
+def test_an_orderly_stop_is_not_believed_where_ray_knows_that_the_copy_was_left_out_since() -> None:
+    stopped = replace(keeper("b", kept("xyz", is_stopped=True)), is_begun_over=True)
+    with pytest.raises(MetadataIncomplete, match="node a "):
+        home(replace(stopped, is_left_out=True), own="ray-b")
+    assert home(stopped, own="ray-b").node_id == "ray-b", "nothing counts without this copy"
+
+
+def test_a_copy_that_was_not_in_sync_at_a_stop_needs_that_no_controller_has_begun_since() -> None:
+    """Nobody asks Ray before it goes on without such a copy."""
+    follower = keeper("c", kept("xyz", is_stopped=True))
+    assert home(follower, own="ray-c").node_id == "ray-c"
+    with pytest.raises(MetadataIncomplete, match="node a; node b "):
+        home(replace(follower, is_begun_over=True), own="ray-c")
+
+
 def test_fenced_copies_begin_without_the_lost_controller() -> None:
     """All of them: the lost Controller could leave out one with what the other one acknowledges."""
     dirs = [replace(keeper(node, kept("xyz", in_sync=("b", "c"))), is_fenced=True) for node in "bc"]

@@ -35,6 +35,7 @@ from raylog.cluster.controller.records import (
     ControllerRecord,
     CopiesRecord,
     Record,
+    StoppedRecord,
     TopicRecord,
 )
 from raylog.cluster.controller.surveying import Surveyor, batches_of
@@ -605,6 +606,51 @@ def test_a_copy_that_ray_knows_was_not_left_out_goes_on_however_long_that_takes(
     else:
         with pytest.raises(MetadataIncomplete, match="node a; node c "):
             nodes.begin()
+
+
+@pytest.mark.parametrize(
+    ("marks", "goes_on"),
+    [
+        ([Mark(epoch=0, asked_at=5)], True),  # of the life that was stopped
+        ([Mark(epoch=1)], True),
+        ([Mark(epoch=1, asked_at=6)], False),
+        ([Mark(epoch=2, asked_at=6)], False),
+        ([Mark(epoch=0), Mark(epoch=1, asked_at=6)], False),
+        ([], True),  # Ray was started again
+    ],
+)
+def test_a_stopped_copy_goes_on_unless_ray_knows_that_it_was_left_out_since(
+    marks: list[Mark], goes_on: bool
+) -> None:
+    """After the stop a Controller began on a, while the LogManager of b hung; then a is lost."""
+    nodes = Nodes("a", "b", own="b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"), StoppedRecord())
+    nodes.copies("a", "b")
+    nodes.is_lost("a")
+    nodes.left = marks
+    if goes_on:
+        assert find_home(nodes, Wanted(may_begin=True))[0].log_dir == "/b"
+        assert nodes.begin() == "/b"
+        return
+    with pytest.raises(MetadataIncomplete, match="node a "):
+        find_home(nodes, Wanted(may_begin=True))
+    nodes.has_manager("b", idle_ms=FENCED_MS + 1)
+    with pytest.raises(MetadataIncomplete, match="node a "):
+        nodes.begin()
+
+
+def test_a_fence_counts_less_than_what_ray_knows() -> None:
+    """The clock of a machine that stood still has not counted the time in which it was left out."""
+    nodes = Nodes("a", "b", own="b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("a", "b")
+    nodes.is_lost("a")
+    nodes.has_manager("b", idle_ms=0)
+    nodes.left = [Mark(epoch=0, asked_at=4)]
+    with pytest.raises(MetadataIncomplete, match="node a "):
+        nodes.begin()
+    nodes.left = [Mark(epoch=0, asked_at=3)]
+    assert nodes.begin() == "/b"
 
 
 def test_a_copy_that_has_not_promised_is_not_enough_whatever_ray_knows() -> None:
