@@ -18,7 +18,9 @@ orderly stop at the end of a copy: a later Controller may have gone on without t
 A Controller that Ray has replaced may wake while it begins. So Ray is asked after the promises,
 too: only whom it still takes for the Controller goes on with them. A promise to anybody who tried
 before this Controller, and of whom there is no record, was in vain then (``following.py``). Ray is
-asked before them as well, since promises hold up the Controller that has replaced this one.
+asked before them as well, since promises hold up the Controller that has replaced this one. It
+is asked once more when the metadata is open, before a record of this Controller is in it
+(``starting.py``).
 
 **A backup in its place.** A Controller that begins again in its process, since a write has failed,
 knows how much counted. A person may have put a backup in the place of the disk that failed. What

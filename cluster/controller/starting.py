@@ -44,7 +44,7 @@ class RunningController:
     ) -> None:
         """Open the metadata at ``home``. ``node``: that this runs on. ``failed``: as of the loop.
 
-        Raises as ``MetadataLog`` does.
+        Raises as ``MetadataLog`` and ``_witness`` do.
         """
         metadata = MetadataLog(
             RealFileSystem(),
@@ -118,12 +118,18 @@ class RunningController:
 
 
 def _witness(namespace: str, metadata: MetadataLog) -> Witness:
-    """The witness of a life that begins over this metadata."""
+    """The witness of a life that begins over this metadata.
+
+    Raises NotLeader where Ray has started another Controller, or has not begun this one yet.
+    """
     witness = Witness(RayNotes(), namespace, random_id())
     try:
-        witness.begin(metadata.desired.controller_epoch)
+        is_controller = witness.begin(metadata.desired.controller_epoch, is_still_own_actor)
     except Exception as error:  # whatever Ray raises; before a copy is left out it must answer
         warn(logger, "no-witness", why=error)
+        return witness
+    if not is_controller:
+        raise NotLeader("the broker", "Ray does not take this process for its Controller now")
     return witness
 
 

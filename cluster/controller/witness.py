@@ -16,7 +16,7 @@ its Controller of late. A Controller may have begun over it since, and gone on w
 any mark (Ray was started again) nothing is refuted.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,13 +58,23 @@ class Witness:
         """Those of all lives that may matter."""
         return [_decoded(value) for value in self._notes.find(self._prefix).values()]
 
-    def begin(self, epoch: int) -> None:
-        """A life begins over complete metadata of this epoch: what was before is settled."""
+    def begin(self, epoch: int, is_controller: Callable[[], bool]) -> bool:
+        """A life begins over complete metadata of this epoch: what was before is settled.
+
+        ``is_controller``: asks Ray whether this process still is it; may raise. Returns what it
+        said. A process that Ray has replaced changes nothing: it may have stood still since it
+        looked, and what its successor has left is not settled. Whoever is replaced only later
+        forgets no mark of the successor either: it has seen which there are before it asked.
+        """
         self._epoch = epoch
+        before = list(self._notes.find(self._prefix))
+        if not is_controller():
+            return False
         self._notes.keep(self._key, _encoded(Mark(epoch=epoch)))
-        for key in self._notes.find(self._prefix):
+        for key in before:
             if key != self._key:
                 self._notes.forget(key)
+        return True
 
     def ask(self, end: int) -> None:
         """A copy is to be left out. ``end``: of the log now."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import pytest
+
 from raylog.cluster.controller.witness import Mark, Witness, is_last, is_settled
 
 
@@ -22,7 +24,7 @@ class FakeNotes:
 def test_a_life_leaves_its_mark_and_says_when_it_leaves_a_copy_out() -> None:
     notes = FakeNotes()
     first = Witness(notes, "ns", "1")
-    first.begin(4)
+    first.begin(4, lambda: True)
     assert first.marks() == [Mark(epoch=4)]
     first.ask(120)
     assert first.marks() == [Mark(epoch=4, asked_at=120)]
@@ -32,13 +34,54 @@ def test_a_life_leaves_its_mark_and_says_when_it_leaves_a_copy_out() -> None:
 def test_the_next_life_settles_what_was_before_and_a_question_of_a_lost_one_is_seen_again() -> None:
     notes = FakeNotes()
     first, second = Witness(notes, "ns", "1"), Witness(notes, "ns", "2")
-    first.begin(4)
+    first.begin(4, lambda: True)
     first.ask(120)
-    second.begin(5)
+    second.begin(5, lambda: True)
     assert second.marks() == [Mark(epoch=5)]
     second.ask(130)
     first.ask(125)  # it hung, and does not know that it was replaced
     assert sorted(mark.asked_at for mark in second.marks()) == [125, 130]
+
+
+def test_a_process_that_ray_has_replaced_leaves_no_mark_and_forgets_none() -> None:
+    """It stood still between its look at the metadata and the opening of its log."""
+    notes = FakeNotes()
+    replaced, successor = Witness(notes, "ns", "1"), Witness(notes, "ns", "2")
+    assert successor.begin(5, lambda: True)
+    successor.ask(41)
+    assert not replaced.begin(5, lambda: False)
+    assert successor.marks() == [Mark(epoch=5, asked_at=41)]
+
+
+def test_a_process_that_is_replaced_after_ray_was_asked_forgets_no_mark_of_its_successor() -> None:
+    notes = FakeNotes()
+    Witness(notes, "ns", "0").begin(4, lambda: True)
+    replaced, successor = Witness(notes, "ns", "1"), Witness(notes, "ns", "2")
+
+    def stands_still() -> bool:
+        """Ray has said yes; then its successor begins, and leaves a copy out."""
+        successor.begin(5, lambda: True)
+        successor.ask(41)
+        return True
+
+    replaced.begin(5, stands_still)
+    assert Mark(epoch=5, asked_at=41) in successor.marks()
+    assert Mark(epoch=4) not in successor.marks()
+
+
+def test_a_life_that_ray_does_not_answer_forgets_nothing_and_may_ask_later() -> None:
+    notes = FakeNotes()
+    Witness(notes, "ns", "0").begin(4, lambda: True)
+    own = Witness(notes, "ns", "1")
+
+    def is_away() -> bool:
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        own.begin(5, is_away)
+    assert own.marks() == [Mark(epoch=4)]
+    own.ask(41)
+    assert Mark(epoch=5, asked_at=41) in own.marks()
 
 
 def test_a_copy_lacks_nothing_if_it_has_the_record_of_each_that_was_left_out() -> None:
