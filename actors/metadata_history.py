@@ -12,6 +12,15 @@ epoch, one has all records of that epoch that the other has. Two that end apart 
 the last epoch that both have ends in one of them (KIP-101). If the digests differ there, two
 Controllers have had one epoch.
 
+**Eras.** A person may have a cluster go on without what a lost node has: that node's last
+Controllers can have gone on alone, and nobody knows how high their epochs are. So such a history
+begins in the next *era*: at the next multiple of ``ERA_EPOCHS``, which the Controllers of the era
+before never reach. Then it outranks what comes back, and who keeps a copy can tell what was given
+up by a person from the end of a lost Controller, which never counted::
+
+    lost node    1 2 3 4 5                      era 0
+    restored     1 2 10000 10001 10002          era 1: all of it is newer than epoch 5
+
 **Without the first records.** From the record behind that of level CHAINED_LEVEL on, a digest is
 made of the one before and the record, and of nothing else. So a history can go on from a point that
 a snapshot has noted (``HistoryPoint``), and its digests are those of who has all records. What lies
@@ -35,6 +44,10 @@ from raylog.storage.wire import message
 DIGEST_BYTES = 8
 # Of the records before the first Controller that had an epoch: an older raylog wrote them.
 OLD_EPOCH = 0
+# The epochs of an era. One is written for each life of a Controller, at most one in seconds. Config
+# versions and producer ids are numbers of 63 bits with the epoch above 32 and 40 of them, so there
+# are 2^23 epochs: 838 eras.
+ERA_EPOCHS = 10_000
 
 
 @message
@@ -172,6 +185,16 @@ def epoch_at(epochs: Sequence[EpochStart], record: int) -> int:
     """The epoch of the Controller that wrote the record with this number."""
     place = bisect_right(epochs, record, key=lambda start: start.first)
     return epochs[place - 1].epoch if place else OLD_EPOCH
+
+
+def era_of(epoch: int) -> int:
+    """The era of an epoch: 0, until a person has given up what a lost node may have."""
+    return max(epoch, 0) // ERA_EPOCHS
+
+
+def next_era(epoch: int) -> int:
+    """The first epoch of the era behind that of ``epoch``; -1 is in the first one."""
+    return (era_of(epoch) + 1) * ERA_EPOCHS
 
 
 def common_end(

@@ -18,6 +18,10 @@ Controller that was replaced is cut::
     push         1 3 3          base 2, of epoch 3
     then     1 1 1 3 3
 
+Records of an earlier *era* (``metadata_history.py``) may have counted: a person has gone on without
+this copy, or begun the cluster anew. Where any of them would be cut, the whole folder is set aside
+as ``-stray``, and an empty one begins in its place.
+
 If what differs lies in the epoch that pushes, two Controllers have had this epoch. Nothing is cut
 then, and ``problem`` says so. In all cases the answer is what the copy has; the Controller finds
 out from it where to go on (``following.py``).
@@ -40,7 +44,7 @@ from dataclasses import replace
 
 from raylog.actors.control import VERSION, MetadataKept, MetadataPush
 from raylog.actors.errors import UnsupportedVersion
-from raylog.actors.metadata_history import MetadataHistory, common_end
+from raylog.actors.metadata_history import MetadataHistory, common_end, era_of
 from raylog.actors.metadata_snapshot import (
     MetadataSnapshot,
     SnapshotId,
@@ -65,8 +69,13 @@ from raylog.storage.files import FileSystem, Lock
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.log_dir import METADATA_PARTITION
-from raylog.storage.names import DELETE_DIR_SUFFIX, base_offsets, doomed_folder
-from raylog.storage.records.batch import iter_batches
+from raylog.storage.names import (
+    DELETE_DIR_SUFFIX,
+    STRAY_DIR_SUFFIX,
+    base_offsets,
+    doomed_folder,
+)
+from raylog.storage.records.batch import iter_batches, read_header
 from raylog.storage.records.decode import decode_records
 from raylog.storage.state.controller_epoch import (
     NO_EPOCH,
@@ -150,8 +159,10 @@ class MetadataCopy:
             if push.cluster_id != self._cluster_id:
                 raise InconsistentClusterId(self.folder, self._cluster_id, push.cluster_id)
             begin = self._snapshot_of(push)
-            if self._opened().must_begin_anew(begin, push):
-                self._begin_anew(begin, self._opened().promised)
+            opened = self._opened()
+            if opened.must_begin_anew(begin, push):
+                is_kept = opened.was_given_up_for(begin, push)
+                self._begin_anew(begin, opened.promised, is_kept=is_kept)
             is_refused, problem = self._opened().take(push)
             if begin is not None and not is_refused:
                 self._opened().keep(begin)
@@ -191,8 +202,11 @@ class MetadataCopy:
             raise InconsistentClusterId(self.folder, self._cluster_id, cluster_id)
         return begin
 
-    def _begin_anew(self, begin: MetadataSnapshot | None, promised: int) -> None:
-        """Have an empty log in the place of what is there, behind a snapshot if there is one."""
+    def _begin_anew(self, begin: MetadataSnapshot | None, promised: int, *, is_kept: bool) -> None:
+        """Have an empty log in the place of what is there, behind a snapshot if there is one.
+
+        ``is_kept``: what is there is set aside; else it goes.
+        """
         fs, log_dir = self._fs, os.path.dirname(self.folder)
         made = self.folder + NEW_SUFFIX
         if fs.is_dir(made):  # of a copy that was cut off
@@ -202,7 +216,8 @@ class MetadataCopy:
             write_snapshot(fs, made, begin, self._clock.now_ms())
         write_controller_epoch(fs, made, promised)
         self.release()
-        away = doomed_folder(METADATA_PARTITION, uuid.uuid4(), DELETE_DIR_SUFFIX)
+        suffix = STRAY_DIR_SUFFIX if is_kept else DELETE_DIR_SUFFIX
+        away = doomed_folder(METADATA_PARTITION, uuid.uuid4(), suffix)
         fs.rename(self.folder, os.path.join(log_dir, away))
         fs.rename(made, self.folder)
         fs.sync_dir(log_dir)
@@ -330,11 +345,7 @@ class _OpenCopy:
         if push.controller_epoch < max(self.promised, history.latest_epoch):
             return True, ""
         self.promise(push.controller_epoch)
-        first = max(history.start, self._log.log_start_offset)
-        is_beside = (
-            not first <= push.base <= history.end or history.digest_at(push.base) != push.digest
-        )
-        if is_beside:
+        if not self._agrees(push):
             return True, ""
         new = self._without_known(push)
         if new.base < self.snapshot_end:
@@ -352,9 +363,16 @@ class _OpenCopy:
         self._append(new.batches)
         return False, ""
 
+    def _agrees(self, push: MetadataPush) -> bool:
+        """Whether it has what comes before a push, as far as it has it itself."""
+        first = max(self.history.start, self._log.log_start_offset)
+        if not first <= _first_of(push) <= push.base <= self.history.end:
+            return False
+        return self.history.digest_at(push.base) == push.digest
+
     def _without_known(self, push: MetadataPush) -> MetadataPush:
         """The push from the first batch on that differs from what lies here."""
-        base = push.base
+        base = _first_of(push)
         for number, batch in enumerate(push.batches):
             values = list(values_of(batch))
             known = self._values(base)
@@ -383,9 +401,30 @@ class _OpenCopy:
         if push.controller_epoch < max(self.promised, self.history.latest_epoch):
             return False
         is_wanted = self._is_replaced(push, 0) if begin is None else self._lacks(begin, push)
+        is_wanted = is_wanted or self._would_cut_era(push)
         if is_wanted:
             self.promise(push.controller_epoch)
         return is_wanted
+
+    def _is_of_earlier_era(self, push: MetadataPush) -> bool:
+        return era_of(self.history.latest_epoch) < era_of(push.controller_epoch)
+
+    def _would_cut_era(self, push: MetadataPush) -> bool:
+        """Whether a push would cut records of an earlier era."""
+        if not self._is_of_earlier_era(push) or not self._agrees(push):
+            return False
+        new = self._without_known(push)
+        return bool(new.batches) and new.base < self.history.end
+
+    def was_given_up_for(self, begin: MetadataSnapshot | None, push: MetadataPush) -> bool:
+        """Whether records of it, which is begun anew, may have counted in an earlier era."""
+        if not self._is_of_earlier_era(push):
+            return False
+        if begin is None:
+            return True
+        history, point = self.history, begin.point
+        shared = common_end(history.epochs, history.end, point.epochs, point.end)
+        return shared < history.end
 
     def _is_replaced(self, push: MetadataPush, first: int) -> bool:
         """Whether its snapshot has records of a lost Controller; the push begins at ``first``."""
@@ -468,6 +507,16 @@ class _OpenCopy:
         with suppress(StorageError):
             self._log.release()
         self._lock.release()
+
+
+def _first_of(push: MetadataPush) -> int:
+    """The first record that a push brings: its first batch may begin before ``base``.
+
+    So it is where the Controller's log has in one batch what the copy has in several.
+    """
+    if not push.batches:
+        return push.base
+    return min(push.base, read_header(push.batches[0]).base_offset)
 
 
 def _is_unfinished(fs: FileSystem, folder: str) -> bool:

@@ -56,7 +56,13 @@ from raylog.actors.errors import (
     OlderMetadata,
     SeveralClusters,
 )
-from raylog.actors.metadata_history import DIGEST_BYTES, EpochStart, common_end
+from raylog.actors.metadata_history import (
+    DIGEST_BYTES,
+    EpochStart,
+    common_end,
+    era_of,
+    next_era,
+)
 from raylog.cluster.controller.records import METADATA_LOG
 from raylog.cluster.controller.spread import short_key
 from raylog.storage.errors import LogLocked
@@ -128,6 +134,11 @@ class Copy:
             return True
         is_ruled = 0 <= newer.ruled_from < self.common_end(newer)
         return is_ruled and self.controller_epoch < newer.controller_epoch
+
+    def was_given_up_for(self, newer: "Copy") -> bool:
+        """Whether records of it may have counted that a person has gone on without."""
+        is_earlier = era_of(self.controller_epoch) < era_of(newer.controller_epoch)
+        return is_earlier and not newer.begins_with(self)
 
     def common_end(self, other: "Copy") -> int:
         """How many records at their beginning are the same."""
@@ -205,8 +216,8 @@ class Home:
     """Where the metadata is. ``new_cluster``: the id of the cluster that begins there, or empty.
 
     ``least_epoch``: the highest epoch of a Controller that a log dir of the cluster has obeyed, or
-    a copy has promised to obey. ``is_older_accepted``: whether the metadata counts though one may
-    be higher than it knows.
+    a copy has promised to obey; the first of the next era where a cluster begins anew.
+    ``is_older_accepted``: whether the metadata counts though one may be higher than it knows.
     """
 
     node_id: str
@@ -491,13 +502,11 @@ def _new_home(dirs: Sequence[SurveyedDir], own: str, new_id: str) -> Home:
     first = dirs[0]
     assert first.node_id == own, "the node that asks was looked at"
     known = {entry.cluster_id for entry in dirs if entry.cluster_id is not None}
-    cluster_id = known.pop() if len(known) == 1 else new_id
-    return Home(
-        node_id=own,
-        log_dir=first.path,
-        new_cluster=cluster_id,
-        least_epoch=least_epoch(dirs, cluster_id),
-    )
+    cluster_id, epoch = new_id, NO_EPOCH
+    if len(known) == 1:  # a copy of its lost metadata may come back
+        cluster_id = known.pop()
+        epoch = next_era(least_epoch(dirs, cluster_id))
+    return Home(node_id=own, log_dir=first.path, new_cluster=cluster_id, least_epoch=epoch)
 
 
 def _listed(entries: Iterable[SurveyedDir]) -> str:

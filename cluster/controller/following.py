@@ -31,7 +31,8 @@ that (``pushing.py``), and the copy goes on behind it.
 One push to a node is under way at a time. Its answer says all that the copy has, so it is judged by
 itself: where the digests agree, the copy has what the Controller has up to there. Else the epochs
 tell from where to push (``common_end``), or from the first record on, where a snapshot of the copy
-has others. If the copy does not agree with that either, two
+has others, or the two have no Controller in common: of a cluster that was begun anew the metadata
+begins in another way. If the copy does not agree with that either, two
 Controllers have had one epoch, and a person decides.
 
 A copy is known by the id of its log dir, since a node without a label has another key after each of
@@ -185,7 +186,8 @@ class Following:
         else:
             follower.acked = 0
             follower.base = common_end(history.epochs, history.end, kept.epochs, kept.end)
-            if follower.base < kept.snapshot_end:  # which is never cut
+            has_other_beginning = kept.epochs[:1] != history.epochs[:1]
+            if has_other_beginning or follower.base < kept.snapshot_end:  # which is never cut
                 follower.base = 0
             if follower.base == follower.pushed_base and was_refused_there and not kept.problem:
                 why = (

@@ -384,14 +384,16 @@ def _put(
 ) -> str:
     """Put it into the best log dir of the own node that can be one; returns which."""
     why: object = survey.errors.get(survey.own) or "none of its log dirs can be used"
+    assert source.copy is not None, "it was chosen"
     for target in _targets(survey, source):
+        old = target.copy
         try:
             put_copy(
                 fs,
                 clock,
                 target.path,
                 content.batches,
-                is_outdated=target.copy is not None,
+                is_outdated=old is not None and not old.was_given_up_for(source.copy),
                 begin=content.begin,
             )
             return target.path

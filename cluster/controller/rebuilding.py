@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from raylog.actors.control import LogId
 from raylog.actors.errors import InvalidRequest, SeveralClusters
 from raylog.actors.levels import FIRST_LEVEL, LEVELS, Levels
+from raylog.actors.metadata_history import next_era
 from raylog.cluster.controller.desired import VERSION_SHIFT, port_of
 from raylog.cluster.controller.records import (
     ClusterRecord,
@@ -100,7 +101,7 @@ def rebuilt(
     if not used:
         raise InvalidRequest("log dirs", len(dirs), "of which none belongs to a cluster")
     cluster_id = _cluster_of(used)
-    epoch = 1 + max(0, *(entry.obeyed_epoch for entry in used))
+    epoch = next_era(max(entry.obeyed_epoch for entry in used))
     target = min(used, key=lambda entry: entry.node_id != own)
     topics = _topics(used)
     missing = [log.partition for logs in topics.values() for log in _gaps(logs)]

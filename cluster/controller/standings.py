@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from raylog.actors.errors import InvalidRequest, MetadataIncomplete, MetadataInDoubt
+from raylog.actors.metadata_history import next_era
 from raylog.cluster.controller.copies import (
     SurveyedDir,
     age_of,
@@ -146,7 +147,8 @@ def _unread(dirs: Iterable[SurveyedDir]) -> list[SurveyedDir]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restoration:
-    """The cluster goes on from this copy. ``epoch``: higher than every one that anybody has seen.
+    """The cluster goes on from this copy. ``epoch``: higher than every one that anybody has seen,
+    and than those of a copy that nobody has seen: of the next era (``metadata_history.py``).
 
     ``lacks``: what may be missing in it, a sentence each; none where nothing can be. ``parted``:
     copies that have gone on apart, before anybody had written down who keeps copies: they are to be
@@ -191,7 +193,7 @@ def restoration(dirs: Sequence[SurveyedDir], source: str) -> Restoration:
     lacks += _missed(chosen, dirs)
     return Restoration(
         source=chosen,
-        epoch=1 + max(_epochs(dirs), default=0),
+        epoch=next_era(max(_epochs(dirs), default=NO_EPOCH)),
         lacks=tuple(lacks),
         parted=tuple(parted),
     )

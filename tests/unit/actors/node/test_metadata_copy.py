@@ -7,7 +7,14 @@ import pytest
 
 from raylog.actors.control import VERSION, MetadataKept, MetadataPush
 from raylog.actors.errors import UnsupportedVersion
-from raylog.actors.node.metadata_copy import REOPEN_MS, MetadataCopy
+from raylog.actors.metadata_history import ERA_EPOCHS
+from raylog.actors.node.metadata_copy import (
+    REOPEN_MS,
+    MetadataCopy,
+    all_batches,
+    open_metadata,
+    values_of,
+)
 from raylog.cluster.controller.copies import choose
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.surveying import Surveyor
@@ -245,6 +252,52 @@ def test_a_cut_in_the_middle_of_a_decision_takes_all_of_it(fs: MemoryFileSystem)
     kept = copy.take(newer.push(3))
     assert has(kept, newer, 2)
     assert has(copy.take(newer.push(2)), newer)
+
+
+@pytest.mark.parametrize("beginning", [3, 0])
+def test_what_a_person_has_given_up_is_set_aside_whole_and_never_cut(
+    fs: MemoryFileSystem, beginning: int
+) -> None:
+    lost = Pushing(began(1), topic("t"), topic("lost"), topic("too"))
+    restored = Pushing(began(1), topic("t"), began(ERA_EPOCHS), topic("new"))
+    copy = copy_in(fs)
+    copy.take(lost.push())
+    copy.promise(7)
+    kept = copy.take(restored.push(beginning))
+    if beginning:
+        assert (kept.end, kept.promised) == (0, ERA_EPOCHS)
+    assert has(copy.take(restored.push()), restored)
+    (aside,) = [name for name in fs.list_dir(LOG_DIR) if name.endswith("-stray")]
+    log = open_metadata(fs, ManualClock(), f"{LOG_DIR}/{aside}")
+    assert [value for batch in all_batches(log) for value in values_of(batch)] == lost.values
+    log.release()
+    copy.release()
+    assert read_back(fs) == restored.values
+
+
+def test_a_copy_that_is_only_behind_what_was_restored_goes_on_with_its_records(
+    fs: MemoryFileSystem,
+) -> None:
+    restored = Pushing(began(1), topic("t"), began(ERA_EPOCHS), topic("new"))
+    copy = copy_in(fs)
+    copy.take(restored.push(end=3))
+    assert has(copy.take(restored.push(3)), restored)
+    assert not [name for name in fs.list_dir(LOG_DIR) if name.endswith("-stray")]
+
+
+def test_a_push_whose_first_batch_begins_before_its_base_brings_no_record_twice(
+    fs: MemoryFileSystem,
+) -> None:
+    """So it was where a cluster had begun anew, in one batch what the copy has in two."""
+    one, other = Pushing(topic("t"), topic("lost"), began(1)), Pushing((topic("t"), began(2)))
+    other.decisions = [tuple(record for batch in other.decisions for record in batch)]
+    copy = copy_in(fs)
+    copy.take(one.push())
+    push = replace(other.push(2), batches=other.batches(0))
+    kept = copy.take(push)
+    assert has(kept, other), kept
+    copy.release()
+    assert read_back(fs) == other.values
 
 
 # -- disks -----------------------------------------------------------------------------------------

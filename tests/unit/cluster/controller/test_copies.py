@@ -14,7 +14,7 @@ from raylog.actors.errors import (
     OlderMetadata,
     SeveralClusters,
 )
-from raylog.actors.metadata_history import DIGEST_BYTES, EpochStart
+from raylog.actors.metadata_history import DIGEST_BYTES, ERA_EPOCHS, EpochStart
 from raylog.cluster.controller.copies import (
     Copy,
     Home,
@@ -153,7 +153,17 @@ def test_the_newest_copy_is_compared_and_no_other_cluster() -> None:
 
 def test_a_cluster_that_begins_over_log_dirs_outranks_the_controllers_that_they_know() -> None:
     begun = home(empty("a"), replace(member("b"), obeyed_epoch=7), new_cluster=True)
-    assert (begun.least_epoch, begun.accepts_older) == (7, True)
+    assert (begun.least_epoch, begun.accepts_older) == (ERA_EPOCHS, True)
+    unknown = home(empty("a"), member("b"), new_cluster=True)
+    assert unknown.least_epoch == ERA_EPOCHS, "its copy may come back"
+
+
+def test_what_a_person_has_given_up_is_told_from_the_end_of_a_lost_controller() -> None:
+    lost, next_one = copy("xyw", 2), copy("xyz", 3)
+    assert not lost.was_given_up_for(next_one)
+    restored = copy("xyz", ERA_EPOCHS)
+    assert lost.was_given_up_for(restored)
+    assert not copy("xy", 2).was_given_up_for(restored), "it is only behind"
 
 
 def test_the_controllers_of_another_cluster_are_not_outranked() -> None:

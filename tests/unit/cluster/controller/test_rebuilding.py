@@ -7,6 +7,7 @@ import pytest
 from raylog.actors.control import LogId
 from raylog.actors.errors import InvalidRequest, SeveralClusters, UnsupportedLevel
 from raylog.actors.levels import Levels
+from raylog.actors.metadata_history import ERA_EPOCHS
 from raylog.cluster.controller.desired import VERSION_SHIFT, Desired
 from raylog.cluster.controller.rebuilding import FoundDir, FoundFolder, Rebuilt, rebuilt
 from raylog.cluster.controller.records import decode, encode
@@ -46,7 +47,7 @@ def test_topics_partitions_and_their_log_dirs_are_known_again() -> None:
     made = rebuilt(dirs, "ray-b")
     desired = fold(made)
     assert (made.topics, made.partitions, made.made) == (2, 3, ())
-    assert (desired.cluster_id, desired.controller_epoch) == ("cluster-1", 8)
+    assert (desired.cluster_id, desired.controller_epoch) == ("cluster-1", ERA_EPOCHS)
     places = {str(log.partition): record for log, record in desired.partitions.items()}
     assert {name: record.directory for name, record in places.items()} == {
         "t-0": "dir-a",
@@ -59,7 +60,7 @@ def test_topics_partitions_and_their_log_dirs_are_known_again() -> None:
     assert topic.topic_id == "id-t"
     config = LogConfig.parse(topic.config, LogConfig(retention_ms=1000, retention_bytes=1))
     assert (config.retention_ms, config.retention_bytes) == (-1, -1), "nothing is removed"
-    assert topic.version == 8 << VERSION_SHIFT, "higher than any that was obeyed"
+    assert topic.version == ERA_EPOCHS << VERSION_SHIFT, "higher than any that was obeyed"
     assert set(desired.dirs) == {"dir-a", "dir-b"}
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from raylog.actors.errors import InvalidRequest
-from raylog.actors.metadata_history import DIGEST_BYTES
-from raylog.cluster.controller.copies import Copy, SurveyedDir
+from raylog.actors.metadata_history import DIGEST_BYTES, ERA_EPOCHS
+from raylog.cluster.controller.copies import Copy, SurveyedDir, choose
 from raylog.cluster.controller.standings import Standing, restoration, standings
 
 
@@ -83,9 +83,18 @@ def test_a_copy_that_lacks_what_a_lost_node_had_is_restored_by_an_explicit_word(
     lost = replace(keeper("b", copy("xyz", 3)), obeyed_epoch=5, promised_epoch=6)
     found = restoration([lost], source)
     assert found.source == lost
-    assert found.epoch == 7
+    assert found.epoch == ERA_EPOCHS
     assert found.lacks == ("what only node a may have",)
     assert found.is_needed
+
+
+def test_what_comes_back_after_a_restore_takes_nothing_back_however_often_it_began_alone() -> None:
+    found = restoration([keeper("a", copy("xy", 1))], "a")
+    back = keeper("b", copy("xyw", 5))
+    restored = keeper("a", copy("xyz", found.epoch + 1))
+    assert choose([back, restored], "ray-b", new_id="new").node_id == "ray-a"
+    again = restoration([keeper("a", copy("xyz", found.epoch + 3))], "a")
+    assert again.epoch == 2 * ERA_EPOCHS
 
 
 def test_what_the_other_copies_have_and_the_chosen_one_lacks_is_said() -> None:
