@@ -132,10 +132,15 @@ def _read(content: bytes, path: str, which: SnapshotId) -> MetadataSnapshot:
 
 
 class FoundSnapshots(NamedTuple):
-    """``newest``: the newest that can be read, or None. ``damaged``: why newer ones cannot."""
+    """``newest``: the newest that can be read, or None. ``damaged``: why newer ones cannot.
+
+    ``proven_end``: so many records were fsynced before the newest one was made, damaged or not. Its
+    name says it; Kafka's prove nothing.
+    """
 
     newest: MetadataSnapshot | None
     damaged: tuple[str, ...] = ()
+    proven_end: int = 0
 
 
 def newest_snapshot(
@@ -147,16 +152,20 @@ def newest_snapshot(
     wrote it, FileGone where it is removed meanwhile, and OutOfResources.
     """
     damaged: list[str] = []
+    proven_end = 0
     for which in snapshot_ids(fs.list_dir(folder)):
         if before is not None and which >= before:
             continue
         try:
-            return FoundSnapshots(read_snapshot(fs, folder, which), tuple(damaged))
+            newest = read_snapshot(fs, folder, which)
+            return FoundSnapshots(newest, tuple(damaged), max(proven_end, which.end))
         except (FileGone, OutOfResources):
             raise
         except (CorruptCheckpoint, StorageError) as error:
             damaged.append(error.problem)
-    return FoundSnapshots(None, tuple(damaged))
+            if _check_snapshot(fs, folder, which) is not None:
+                proven_end = max(proven_end, which.end)
+    return FoundSnapshots(None, tuple(damaged), proven_end)
 
 
 class CheckedSnapshot(NamedTuple):
@@ -220,6 +229,18 @@ def remove_older(fs: FileSystem, folder: str, oldest: SnapshotId) -> None:
     for which in reversed(snapshot_ids(fs.list_dir(folder))):
         if which < oldest:
             fs.remove(os.path.join(folder, which.file_name))
+
+
+def remove_newer(fs: FileSystem, folder: str, end: int) -> None:
+    """Remove the snapshots of more than ``end`` records, damaged or not, but none of Kafka's.
+
+    They are off the disk when this returns. Raises StorageError.
+    """
+    newer = [found.id for found in check_snapshots(fs, folder) if found.id.end > end]
+    for which in newer:
+        fs.remove(os.path.join(folder, which.file_name))
+    if newer:
+        fs.sync_dir(folder)
 
 
 # -- bytes -----------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@
                        120.log            250.log            the log; what was before is removed
 
 The newest snapshot that can be read counts, and the records from its end on. A damaged one is no
-loss while the one before is there, and the log reaches back to that. Where it does not, or ends
-before its snapshot does, fsynced records are lost, and nothing is begun (MetadataUnreadable). This
-only reads.
+loss while the one before is there, and the log reaches back to that. Where it does not, fsynced
+records are lost, and nothing is begun (MetadataUnreadable). The same holds where the log ends
+before a snapshot does, be it damaged or not: its name says how many records were fsynced before it
+was made. This only reads.
 """
 
 from raylog.actors.errors import MetadataUnreadable
@@ -36,12 +37,15 @@ def find_start(
     found = newest_snapshot(fs, folder)
     known_to = 0 if found.newest is None else found.newest.point.end
     first = min(base_offsets(names), default=0)
+    damaged = "".join(f"; {why}" for why in found.damaged)
     if known_to < first:
-        damaged = "".join(f"; {why}" for why in found.damaged)
         why = f"its records before offset {first} are in no snapshot that can be read{damaged}"
         raise MetadataUnreadable(folder, why)
     end = check_whole(fs, folder, first, but_for_last=but_for_last)
-    if end < known_to:
-        why = f"its snapshot is of {known_to} records, and the log ends at offset {end}"
+    if end < found.proven_end:
+        why = (
+            f"its snapshot is of {found.proven_end} records, and the log ends at offset {end}"
+            f"{damaged}"
+        )
         raise MetadataUnreadable(folder, why)
     return found.newest

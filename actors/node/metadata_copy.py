@@ -30,8 +30,9 @@ out from it where to go on (``following.py``).
 records before its end keeps it, and removes what the one before has made needless, as the
 Controller's log does. One that lacks any is made anew behind it, beside the old one, which goes
 when the new one is on the disk with the promise. A crash in between leaves the old one, or none.
-A snapshot is never cut. Where it has records of a lost Controller, since older metadata was put in
-place, the Controller pushes from its first record on, or its own snapshot: the copy is made anew.
+A snapshot that can be read is never cut. Where it has records of a lost Controller, since older
+metadata was put in place, the Controller pushes from its first record on, or its own snapshot: the
+copy is made anew.
 
 Not its job: which log dir (``metadata_keeper.py``), and who calls: one thread at a time.
 """
@@ -50,6 +51,7 @@ from raylog.actors.metadata_snapshot import (
     SnapshotId,
     from_bytes,
     newest_snapshot,
+    remove_newer,
     remove_older,
     write_snapshot,
 )
@@ -385,6 +387,8 @@ class _OpenCopy:
         """Cut the log at the beginning of the batch that holds the record ``end``."""
         held = self._log.read(end, 1).read()
         _, header = next(iter_batches(held))
+        # Those that are left are damaged. They would say that the log has lost what is cut.
+        remove_newer(self._fs, self.folder, header.base_offset)
         try:
             self._log.truncate_to(header.base_offset)
             self._log.flush()
@@ -555,11 +559,12 @@ def forget_needless(fs: FileSystem, log: Log, newest: SnapshotId) -> tuple[str, 
     Returns why those between these two cannot be read: they stay. Raises StorageError; what is left
     then goes with the next one.
     """
-    before, damaged = newest_snapshot(fs, log.folder, before=newest)
+    found = newest_snapshot(fs, log.folder, before=newest)
+    before = found.newest
     if before is not None:
         forget_before(log, before.point.end)
         remove_older(fs, log.folder, before.id)
-    return damaged
+    return found.damaged
 
 
 def remove_folder(fs: FileSystem, folder: str) -> None:

@@ -19,6 +19,7 @@ from raylog.actors.metadata_snapshot import (
     from_bytes,
     newest_snapshot,
     read_snapshot,
+    remove_newer,
     remove_older,
     snapshot_ids,
     to_bytes,
@@ -83,8 +84,8 @@ def test_the_newest_is_the_one_with_the_highest_end(fs: MemoryFileSystem) -> Non
     fs.write_file(f"{FOLDER}/00000000000000000300.log", b"")
     fs.write_file(f"{FOLDER}/00000000000000000300-0000000009.checkpoint.tmp", b"")
     assert snapshot_ids(fs.list_dir(FOLDER)) == [SnapshotId(200, 4), SnapshotId(100, 3)]
-    assert newest_snapshot(fs, FOLDER) == FoundSnapshots(NEW)
-    assert newest_snapshot(fs, FOLDER, before=NEW.id) == FoundSnapshots(OLD)
+    assert newest_snapshot(fs, FOLDER) == FoundSnapshots(NEW, proven_end=200)
+    assert newest_snapshot(fs, FOLDER, before=NEW.id) == FoundSnapshots(OLD, proven_end=100)
     assert newest_snapshot(fs, FOLDER, before=OLD.id) == FoundSnapshots(None)
 
 
@@ -129,6 +130,7 @@ def test_a_damaged_snapshot_falls_back_to_the_one_before_and_stays(fs: MemoryFil
     assert found.newest == OLD
     assert len(found.damaged) == 1
     assert path in found.damaged[0]
+    assert found.proven_end == NEW.id.end
     assert fs.read_file(path) == content
 
 
@@ -136,7 +138,7 @@ def test_one_that_the_disk_cannot_read_is_damaged(fs: MemoryFileSystem) -> None:
     put(fs, OLD, NEW)
     fs.fail_read_at(fs.reads, lambda path: StorageError(path, "I/O error"))
     found = newest_snapshot(fs, FOLDER)
-    assert (found.newest, len(found.damaged)) == (OLD, 1)
+    assert (found.newest, len(found.damaged), found.proven_end) == (OLD, 1, NEW.id.end)
 
 
 def test_one_with_the_name_of_another_is_damaged(fs: MemoryFileSystem) -> None:
@@ -185,6 +187,21 @@ def test_each_snapshot_is_checked_and_only_damage_is_called_so(fs: MemoryFileSys
     assert [bool(entry.newer) for entry in checked] == [False, False, False, True]
     assert checked[0].size_bytes == len(to_bytes(OLD, T0))
     assert checked[1].told.startswith(f"{damaged.file_name}: its first record batch is damaged")
+
+
+def test_a_snapshot_of_kafkas_proves_nothing_of_the_log_and_is_never_removed(
+    fs: MemoryFileSystem,
+) -> None:
+    put(fs, OLD, NEW)
+    kafkas_path = f"{FOLDER}/{SnapshotId(300, 5).file_name}"
+    fs.write_file(kafkas_path, kafkas())
+    found = newest_snapshot(fs, FOLDER)
+    assert (found.newest, found.proven_end) == (NEW, NEW.id.end)
+    remove_newer(fs, FOLDER, OLD.id.end)
+    assert snapshot_ids(fs.crash("flushed", names="flushed").list_dir(FOLDER)) == [
+        SnapshotId(300, 5),
+        OLD.id,
+    ]
 
 
 def test_one_that_the_disk_cannot_read_is_told_by_the_check(fs: MemoryFileSystem) -> None:

@@ -177,6 +177,48 @@ def test_the_tail_of_a_lost_controller_is_cut_behind_the_snapshots_that_are_kept
     assert is_whole(fs)
 
 
+def damage(fs: MemoryFileSystem, end: int) -> None:
+    (which,) = [found for found in snapshot_ids(fs.list_dir(FOLDER)) if found.end == end]
+    path = f"{FOLDER}/{which.file_name}"
+    fs.write_file(path, fs.read_file(path)[:-1])
+
+
+def test_a_damaged_snapshot_of_a_lost_controller_is_cut_with_its_records() -> None:
+    """Else the log would seem to have lost them."""
+
+    def keeps_damaged(copy: MetadataCopy, fs: MemoryFileSystem) -> None:
+        keeps_lost(copy, 4, 6)
+        copy.release()
+        damage(fs, 6)
+
+    push = HISTORY.push(5, end=6)
+    for fs, kept in crashes(keeps_damaged, lambda copy: copy.take(push)):
+        copy = copy_in(fs)
+        after = copy.status()
+        assert not after.problem
+        assert has(after, HISTORY, after.end) or has(after, LOST)
+        assert kept is None or after.end == 7
+        assert has(copy.take(HISTORY.push(5)), HISTORY)
+        copy.release()
+        assert snapshots(fs) == [4]
+        assert is_whole(fs)
+
+
+def test_a_damaged_snapshot_is_mended_by_the_same_one_of_the_controller(
+    fs: MemoryFileSystem,
+) -> None:
+    copy = copy_in(fs)
+    copy.take(HISTORY.push())
+    for of in (4, 5):
+        copy.take(HISTORY.push_snapshot(of, base=END))
+    copy.release()
+    damage(fs, 5)
+    assert copy.status().snapshot_end == 4
+    copy.take(HISTORY.push_snapshot(5, base=END))
+    copy.release()
+    assert copy.status().snapshot_end == 5
+
+
 @pytest.mark.parametrize("is_opened_again", [False, True])
 @pytest.mark.parametrize(
     "whole", [HISTORY.push(0), HISTORY.push_snapshot(5), HISTORY.push_snapshot(7)]
@@ -198,7 +240,7 @@ def test_a_snapshot_of_a_lost_controller_is_not_cut_and_the_copy_is_made_anew(
 
 def test_after_any_crash_while_a_copy_is_made_anew_it_is_the_old_one_none_or_it() -> None:
     push = HISTORY.push(0)
-    for fs, kept in crashes(lambda copy: keeps_lost(copy, 4, 6), lambda copy: copy.take(push)):
+    for fs, kept in crashes(lambda copy, _: keeps_lost(copy, 4, 6), lambda copy: copy.take(push)):
         copy = copy_in(fs)
         after = copy.status()
         assert has(after, HISTORY, after.end) or has(after, LOST)
@@ -243,7 +285,8 @@ WAYS: list[tuple[Survives, Survives]] = [
 
 
 def crashes(
-    prepare: Callable[[MetadataCopy], object], work: Callable[[MetadataCopy], MetadataKept]
+    prepare: Callable[[MetadataCopy, MemoryFileSystem], object],
+    work: Callable[[MetadataCopy], MetadataKept],
 ) -> list[tuple[MemoryFileSystem, MetadataKept | None]]:
     """What is found after a crash before each operation of ``work``, and its answer if it came."""
     found: list[tuple[MemoryFileSystem, MetadataKept | None]] = []
@@ -252,7 +295,7 @@ def crashes(
     while kept is None:
         fs = disk()
         copy = copy_in(fs)
-        prepare(copy)
+        prepare(copy, fs)
         fs.stop_at(fs.operations + step)
         try:
             kept = work(copy)
@@ -266,7 +309,7 @@ def crashes(
 def test_after_any_crash_a_copy_that_begins_behind_a_snapshot_is_the_old_one_none_or_it() -> None:
     push = HISTORY.push_snapshot(5)
     found = crashes(
-        lambda copy: copy.take(HISTORY.push(end=3, epoch=1)), lambda copy: copy.take(push)
+        lambda copy, _: copy.take(HISTORY.push(end=3, epoch=1)), lambda copy: copy.take(push)
     )
     assert len(found) > 80
     for fs, kept in found:
@@ -284,7 +327,7 @@ def test_after_any_crash_a_copy_that_begins_behind_a_snapshot_is_the_old_one_non
 
 
 def test_after_any_crash_while_a_snapshot_is_kept_every_record_is_there() -> None:
-    def prepare(copy: MetadataCopy) -> None:
+    def prepare(copy: MetadataCopy, _: MemoryFileSystem) -> None:
         copy.take(HISTORY.push())
         copy.take(HISTORY.push_snapshot(4, base=END))
         copy.take(HISTORY.push_snapshot(5, base=END))

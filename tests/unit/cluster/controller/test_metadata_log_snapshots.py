@@ -161,17 +161,30 @@ def test_without_a_snapshot_that_reaches_the_log_nothing_is_begun(fs: MemoryFile
     assert [name for name in fs.list_dir("/disk/log") if name.endswith("-stray")]
 
 
-def test_a_log_that_ends_before_its_snapshot_has_lost_records(fs: MemoryFileSystem) -> None:
+@pytest.mark.parametrize("is_damaged", [False, True])
+@pytest.mark.parametrize("saves", [1, 3])
+def test_a_log_that_ends_before_its_newest_snapshot_has_lost_records(
+    fs: MemoryFileSystem, saves: int, *, is_damaged: bool
+) -> None:
+    """A damaged one, too: its name says how many records were on the disk."""
     writer = Writer(fs, is_new=True)
-    writer.write_topics(1)
-    made = writer.save()
+    for version in range(saves):
+        writer.write_topics(version)
+        made = writer.save()
     writer.log.close()
-    for base in segments(fs)[1:]:
-        fs.remove(f"{FOLDER}/{segment_file(base, LOG_SUFFIX)}")
-    path = f"{FOLDER}/{segment_file(0, LOG_SUFFIX)}"
+    last = segments(fs)[-1]
+    fs.remove(f"{FOLDER}/{segment_file(last, LOG_SUFFIX)}")
+    path = f"{FOLDER}/{segment_file(segments(fs)[-1], LOG_SUFFIX)}"
     fs.write_file(path, fs.read_file(path)[:-1])
-    with pytest.raises(MetadataUnreadable, match=f"its snapshot is of {made.point.end} records"):
+    if is_damaged:
+        damage(fs, made)
+    before = {name: fs.read_file(f"{FOLDER}/{name}") for name in fs.list_dir(FOLDER)}
+    with pytest.raises(
+        MetadataUnreadable, match=f"its snapshot is of {made.point.end} records"
+    ) as refused:
         Writer(fs)
+    assert (made.id.file_name in str(refused.value)) == is_damaged
+    assert {name: fs.read_file(f"{FOLDER}/{name}") for name in fs.list_dir(FOLDER)} == before
 
 
 def test_an_older_raylog_refuses_the_snapshot_by_its_level(fs: MemoryFileSystem) -> None:
