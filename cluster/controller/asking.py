@@ -140,6 +140,7 @@ class Lookups:
         """What is wrong that no other look-up tells: subject -> why.
 
         ``copies of the metadata``: there is one, though there are several nodes.
+        ``failed copies of the metadata``: those that are not in sync, beside others that are.
         ``metadata``: nothing can be changed any more. ``older metadata``: the same, before somebody
         says what to do. ``metadata reserve``: it is not whole, since the disk is full.
         ``metadata snapshot``: the last one was not made. ``damaged metadata snapshot``: one cannot
@@ -162,6 +163,9 @@ class Lookups:
         copies = describe.missing_copies(snapshot)
         if copies:
             problems[describe.METADATA_COPIES] = copies
+        failed = "" if copies else describe.failed_copies(snapshot)
+        if failed:
+            problems[describe.FAILED_COPIES] = failed
         for node_id, why in describe.missing_upkeep(snapshot).items():
             problems[describe.UPKEEP_OF + node_id] = why
         wanted = digests_of(snapshot.config)

@@ -59,6 +59,7 @@ METADATA_SNAPSHOT = "metadata snapshot"
 DAMAGED_SNAPSHOT = "damaged metadata snapshot"
 OLDER_METADATA = "older metadata"
 METADATA_COPIES = "copies of the metadata"
+FAILED_COPIES = "failed copies of the metadata"
 UPKEEP_OF = "upkeep of "
 CONFIG_OF = "config of "
 # Without a second copy of the metadata for longer than this is a problem: one is made in seconds.
@@ -708,16 +709,27 @@ def missing_copies(snapshot: Snapshot) -> str:
     since_ms = snapshot.one_copy_since_ms
     if since_ms is None or snapshot.now_ms - since_ms <= COPIES_PATIENCE_MS:
         return ""
-    whys = [
-        f"node {snapshot.node_ids.get(copy.node, copy.node)[:8]}: "
-        f"{copy.problem or 'its copy is being brought up to date'}"
-        for copy in snapshot.copies[1:]
-        if not snapshot.desired.is_stopped(copy.node)
-    ]
+    whys = [_told_of(snapshot, copy) for copy in _others_that_run(snapshot)]
     if not whys:
         return ""
     missing_s = (snapshot.now_ms - since_ms) // 1000
     return f"the cluster's metadata has been on one disk only for {missing_s} s ({'; '.join(whys)})"
+
+
+def failed_copies(snapshot: Snapshot) -> str:
+    """Why copies of other nodes are not in sync that have a problem; empty where none is so."""
+    failed = [copy for copy in _others_that_run(snapshot) if copy.problem and not copy.is_in_sync]
+    return "; ".join(_told_of(snapshot, copy) for copy in failed)
+
+
+def _others_that_run(snapshot: Snapshot) -> list[CopyStatus]:
+    """The copies of the nodes that shall run, without the Controller's own log."""
+    return [copy for copy in snapshot.copies[1:] if not snapshot.desired.is_stopped(copy.node)]
+
+
+def _told_of(snapshot: Snapshot, copy: CopyStatus) -> str:
+    node_id = snapshot.node_ids.get(copy.node, copy.node)
+    return f"node {node_id[:8]}: {copy.problem or 'its copy is being brought up to date'}"
 
 
 def missing_upkeep(snapshot: Snapshot) -> dict[str, str]:

@@ -7,6 +7,7 @@ from raylog.actors.messages import AsideFile, LogDirStatus
 from raylog.actors.metadata_snapshot import DAMAGED_TODO
 from raylog.cluster.controller.describe import (
     DAMAGED_SNAPSHOT,
+    FAILED_COPIES,
     METADATA,
     METADATA_COPIES,
     METADATA_RESERVE,
@@ -36,7 +37,7 @@ def one_copy(facts: Facts) -> Iterator[Finding]:
 
 def metadata(facts: Facts) -> Iterator[Finding]:
     """What the Controller says of its log."""
-    for rule in (_failed_write, _reserve, _snapshots, _older, _copies):
+    for rule in (_failed_write, _reserve, _snapshots, _older, _copies, _failed_copies):
         yield from rule(facts)
 
 
@@ -109,6 +110,25 @@ def _copies(facts: Facts) -> Iterator[Finding]:
             todo=(
                 "bring the nodes that are named here back, or repair the cause: a copy is made and "
                 "brought up to date by itself"
+            ),
+        )
+
+
+def _failed_copies(facts: Facts) -> Iterator[Finding]:
+    failed = facts.problems.get(FAILED_COPIES)
+    if failed is not None:
+        yield Finding(
+            severity=WARNING,
+            subject="metadata",
+            what=(
+                f"a node's copy of the cluster's metadata is not in sync: {failed}. The cluster "
+                "goes on without it, and one disk less may fail"
+            ),
+            todo=(
+                "repair the cause: the copy is brought up to date by itself. If it is damaged, or "
+                "has gone on apart, stop that node (`raylog node stop`), move its folder "
+                "__cluster_metadata-0 away, keep it, and start the node (`raylog node start`): it "
+                "makes another copy"
             ),
         )
 

@@ -18,6 +18,7 @@ from raylog.cluster.controller.describe import (
     describe_nodes,
     describe_topic,
     explain,
+    failed_copies,
     has_settled,
     is_settled,
     missing_copies,
@@ -420,6 +421,21 @@ def test_it_is_told_when_no_other_node_has_had_a_copy_for_a_while() -> None:
     assert missing_copies(replace(alone, now_ms=COPIES_PATIENCE_MS)) == ""
     assert missing_copies(replace(alone, one_copy_since_ms=None)) == ""
     assert missing_copies(replace(alone, copies=(own,))) == ""
+
+
+def test_a_copy_that_has_a_problem_is_told_also_where_another_one_is_in_sync() -> None:
+    own = CopyStatus(node="a", end=9, epoch=1, is_in_sync=True)
+    good = CopyStatus(node="b", end=9, epoch=1, is_in_sync=True)
+    behind = CopyStatus(node="c", end=3, epoch=1, is_in_sync=False)
+    failed = CopyStatus(node="d", end=0, epoch=0, is_in_sync=False, problem="gone on apart")
+    several = Snapshot(
+        desired=Desired(), node_ids={"d": "ray-d"}, copies=(own, good, behind, failed)
+    )
+    assert missing_copies(several) == ""
+    assert failed_copies(several) == "node ray-d: gone on apart"
+    assert failed_copies(replace(several, copies=(own, good, behind))) == ""
+    waiting = replace(good, problem="no answer")  # it is dropped soon, if it stays so
+    assert failed_copies(replace(several, copies=(own, waiting))) == ""
 
 
 # -- two log dirs of a node that were at one path --------------------------------------------------

@@ -18,6 +18,7 @@ from raylog.actors.messages import (
 )
 from raylog.cluster.controller.describe import (
     BEING_OPENED,
+    FAILED_COPIES,
     MANAGER_ENDS,
     MANAGER_LEARNS,
     MANAGER_STARTS,
@@ -451,6 +452,14 @@ def test_one_copy_of_the_metadata_is_a_warning_on_several_nodes_and_a_note_on_on
     assert notes(several) == []
     (note,) = notes(Facts(nodes={"a": None}))
     assert (note.severity, note.subject) == (INFO, "metadata")
+
+
+def test_a_copy_of_the_metadata_that_fails_beside_others_is_a_warning() -> None:
+    why = "node c: the copy and the Controller's log have gone on apart behind record 7"
+    finding = only(Facts(problems={FAILED_COPIES: why}, nodes=dict.fromkeys("abc")))
+    assert (finding.severity, finding.subject) == (WARNING, "metadata")
+    assert why in finding.what
+    assert "makes another copy" in finding.todo
 
 
 # -- nodes that an operator has stopped or drained -------------------------------------------------
