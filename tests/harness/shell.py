@@ -29,6 +29,12 @@ class Done(NamedTuple):
         assert self.returncode == 0, self.stderr
         return self.stdout.splitlines()
 
+    def without_waiting(self) -> "Done":
+        """The same, but for the lines that say what was waited for: a busy machine has some."""
+        lines = self.stderr.splitlines(keepends=True)
+        told = [line for line in lines if not line.startswith("waiting: ")]
+        return self._replace(stderr="".join(told))
+
 
 def run_here(*arguments: str, stdin: str = "") -> Done:
     """``raylog ARGUMENTS`` in this process, from its entry point on.

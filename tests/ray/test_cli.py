@@ -34,7 +34,7 @@ class Shell:
     """Runs ``raylog`` with the address of the one broker."""
 
     def __call__(self, *arguments: str, stdin: str = "") -> Done:
-        return run_here(*arguments, stdin=stdin)
+        return run_here(*arguments, stdin=stdin).without_waiting()
 
     def lines(self, *arguments: str, stdin: str = "") -> list[str]:
         return self(*arguments, stdin=stdin).lines()

@@ -61,7 +61,8 @@ class Foreground:
         raise AssertionError("".join(seen))
 
     def __call__(self, *arguments: str, stdin: str = "") -> Done:
-        return run_process(*arguments, environment=self.environment, stdin=stdin)
+        done = run_process(*arguments, environment=self.environment, stdin=stdin)
+        return done.without_waiting()
 
     def lines(self, *arguments: str) -> list[str]:
         return self(*arguments).lines()
