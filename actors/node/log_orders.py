@@ -71,7 +71,7 @@ class LogOrders:
             return False
         log.learn_config(order.config, order.config_version)
         log.asides.discard(order.directory_id)
-        log.first_report = 0
+        log.first_report = -1
         self._want(log, order)
         return True
 

@@ -174,8 +174,9 @@ class NodeLog:
     is_opened_clean: bool = False
     # Its actor has died, or was killed, while it was being started.
     is_doubtful: bool = False
-    # An order to move it counts only if it was made from this report or a later one; 0: any counts.
-    first_report: int = 0
+    # An order to move it counts only if it was made from this report or a later one. -1: any does,
+    # also one that was made before the Controller has heard of this life.
+    first_report: int = -1
 
     @property
     def has_actor(self) -> bool:

@@ -232,6 +232,12 @@ def test_a_target_whose_disk_fails_ends_the_move_and_not_the_service() -> None:
     assert node.logs == ["orders-0 of old in A: serving with config 1 (InvalidLogDir)"]
 
 
+def test_a_move_counts_that_was_ordered_before_the_controller_heard_of_this_life() -> None:
+    node = serving("A", "B")
+    unheard = node.envelope(move(), report=-1)
+    assert node.told(Ordered(orders=unheard)) == ["copy orders-0 of old from A to B"]
+
+
 def test_a_log_whose_target_fails_after_its_move_goes_on_in_the_source_by_a_fresh_order() -> None:
     """The Controller may have heard of the move alone, and count the log where it is lost."""
     node = moved()
