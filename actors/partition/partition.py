@@ -24,9 +24,7 @@ it means that the batch is fsynced, and nobody reads it or is woken by it before
 for an fsync share it: the thread that gets ``_flush_lock`` flushes everything written so far, and
 the next ones find their records flushed.
 
-**A long poll** waits here, not in the client. Waiters stand in a heap, ordered by the count of
-bytes ever readable that wakes them. An append pops the ones that are due, and costs the same with
-one waiter or a thousand.
+**A long poll** waits here, not in the client: ``waiters.py``.
 
 **After a failed fsync** nothing is retried, since the kernel may have dropped the pages: the
 partition goes offline, and every call raises StorageError until its disk is repaired and the broker
@@ -37,22 +35,21 @@ Appends raise DiskFull; they do so, too, while the file of leader epochs cannot 
 (``storage/state/epochs.py``).
 """
 
-import heapq
-import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from raylog.actors.errors import InvalidRequest, TooManyAppends, TooManyPolls
+from raylog.actors.errors import InvalidRequest, TooManyAppends
 from raylog.actors.messages import AppendResult, FetchResult, PartitionOffsets, RemovedSegments
 from raylog.actors.partition.bounds import IN_FLIGHT_BYTES, PARKED_FETCHES, InFlight
 from raylog.actors.partition.meters import Meters, name_of
 from raylog.actors.partition.removal import Permit, any_version
+from raylog.actors.partition.waiters import Waiters
 from raylog.storage.buffers import Buffer
 from raylog.storage.cleaner.cleanable import LogFacts, facts_of
 from raylog.storage.cleaner.remote import LogView, view_of
@@ -71,7 +68,6 @@ from raylog.storage.errors import (
 )
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction
-from raylog.storage.limits import MAX_INT
 from raylog.storage.log import HIGH_WATERMARK, Log
 from raylog.storage.readable import COMMITTED, EARLIEST_PENDING_UPLOAD, Isolation, LogRead
 from raylog.storage.records.layout import TRANSACTIONAL
@@ -91,14 +87,6 @@ MAX_REST_S = 3600.0
 EXPIRY_PAUSE_S = 0.001
 
 Answer = TypeVar("Answer")
-
-
-class Waiter(NamedTuple):
-    """Who waits for bytes. Waiters are ordered by what they wait for."""
-
-    wanted_bytes: int  # the count of bytes ever readable that wakes it
-    ticket: int  # another one for each waiter, so that the order is never decided by ``wake``
-    wake: Callable[[], None]
 
 
 class Partition:
@@ -125,15 +113,13 @@ class Partition:
         self._flush_lock = log.locks.flush
         self._old_lock = log.locks.old
         self._purge_lock = threading.Lock()
-        self._waiters_lock = threading.Lock()
         self._in_flight = InFlight(str(log.partition), in_flight_bytes)
         self._most_waiters = parked_fetches
         # set when something was asked of the partition since upkeep looked at it
         self._upkeep_wanted = threading.Event()
         self._is_upkeep_wanted = False  # the same, cheaper: to look at an Event is a call
         self.meters = Meters()
-        self._waiters: list[Waiter] = []  # a heap
-        self._tickets = itertools.count()
+        self.waiters = Waiters(str(log.partition), lambda: log.readable_bytes)
         self._offline: RaylogError | None = None
         self.is_closed = False
 
@@ -194,7 +180,7 @@ class Partition:
         is_hidden = info.last_offset >= self.log.high_watermark  # though upkeep has flushed since
         if is_hidden or unflushed >= self.log.config.flush_messages:
             self.flush(info.last_offset + 1)
-        self._wake()
+        self.waiters.wake_due()
         # By position: keywords would take 0.8 µs more, a sixth of a small append without a call.
         answer = AppendResult(
             info.base_offset,
@@ -309,48 +295,14 @@ class Partition:
     def _wait(self, wanted_bytes: int, max_wait_ms: int) -> None:
         """Park until so many bytes were ever readable, or the time is up. Raises TooManyPolls."""
         woken = threading.Event()
-        waiter = self.watch(wanted_bytes, woken.set, most=self._most_waiters)
+        waiter = self.waiters.add(wanted_bytes, woken.set, most=self._most_waiters)
         if not woken.wait(max_wait_ms / 1000):
-            self.unwatch(waiter)
-
-    def watch(self, wanted_bytes: int, wake: Callable[[], None], *, most: int = MAX_INT) -> Waiter:
-        """Have ``wake`` called once: when so many bytes were ever readable, or none will be.
-
-        It is called by any thread, perhaps before this returns, and must neither wait nor raise:
-        an append waits for it. ``ReadableLog.readable_bytes`` counts the bytes. Raises TooManyPolls
-        if ``most`` are waiting.
-        """
-        waiter = Waiter(wanted_bytes, next(self._tickets), wake)
-        with self._waiters_lock:
-            if self._offline is not None:
-                wake()  # going offline has woken all that were here
-                return waiter
-            if len(self._waiters) >= most:
-                raise TooManyPolls(str(self.log.partition), most)
-            heapq.heappush(self._waiters, waiter)
-        if self.log.readable_bytes >= wanted_bytes:
-            self._wake()
-        return waiter
-
-    def unwatch(self, waiter: Waiter) -> None:
-        """Wake it no more; fine if it was woken."""
-        with self._waiters_lock:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-                heapq.heapify(self._waiters)
-
-    def _wake(self) -> None:
-        if not self._waiters:
-            return
-        with self._waiters_lock:
-            readable_bytes = self.log.readable_bytes
-            while self._waiters and self._waiters[0].wanted_bytes <= readable_bytes:
-                heapq.heappop(self._waiters).wake()
+            self.waiters.remove(waiter)
 
     @property
     def waiting(self) -> int:
         """How many wait for bytes."""
-        return len(self._waiters)
+        return len(self.waiters)
 
     # -- the rest ----------------------------------------------------------------------------------
 
@@ -385,7 +337,7 @@ class Partition:
             if min(self.log.recovery_point, self.log.high_watermark) < wanted:
                 with self.meters.fsync():
                     self._or_offline(self.log.flush)
-        self._wake()
+        self.waiters.wake_due()
 
     def maintain(self, expiration: ProducerExpiration) -> None:
         """What is due now: flush sealed segments, unlink deleted ones, forget silent producers."""
@@ -399,7 +351,7 @@ class Partition:
             if self._offline is not None:
                 return  # the fsync failed that had the lock: a second one would succeed, and lie
             self._or_offline(self.log.flush_due)
-        self._wake()
+        self.waiters.wake_due()
         with self._purge_lock:
             if not self.is_closed:
                 self.log.purge_deleted()
@@ -565,10 +517,7 @@ class Partition:
     def _go_offline(self, error: StorageError) -> None:
         self._offline = error
         self._upkeep_wanted.set()
-        with self._waiters_lock:
-            for waiter in self._waiters:
-                waiter.wake()
-            self._waiters.clear()
+        self.waiters.end()
 
     def _or_offline(
         self, work: Callable[[], Answer], on: type[StorageError] = StorageError

@@ -167,14 +167,14 @@ class _Fetch:
         for found in every:
             assert found.host is not None, "who has an error is not waited for"
             partition = found.host.partition
-            waiter = partition.watch(found.seen_bytes + share_bytes, self._parking.wake)
+            waiter = partition.waiters.add(found.seen_bytes + share_bytes, self._parking.wake)
             watched.append((partition, waiter))
         try:
             if self._parking.wait(left_ms) == "peer is gone":
                 raise PeerGone("its fetch was waiting for records")
         finally:
             for partition, waiter in watched:
-                partition.unwatch(waiter)
+                partition.waiters.remove(waiter)
 
     # -- the answer --------------------------------------------------------------------------------
 

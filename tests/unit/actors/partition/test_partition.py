@@ -155,7 +155,7 @@ def test_who_watches_is_called_once_when_the_bytes_are_there(disk: Disk) -> None
     partition = partition_on(disk)
     calls: list[int] = []
     for number, size_bytes in enumerate((150, 100)):
-        partition.watch(size_bytes, partial(calls.append, number))
+        partition.waiters.add(size_bytes, partial(calls.append, number))
     partition.append(batch_of_size(100))
     assert calls == [1]
     for _ in range(2):
@@ -167,18 +167,18 @@ def test_who_watches_for_bytes_that_are_there_is_called_at_once(disk: Disk) -> N
     partition = partition_on(disk)
     partition.append(batch_of_size(100))
     calls: list[str] = []
-    partition.watch(100, partial(calls.append, "there"))
+    partition.waiters.add(100, partial(calls.append, "there"))
     partition.close()
-    partition.watch(10**6, partial(calls.append, "closed"))
+    partition.waiters.add(10**6, partial(calls.append, "closed"))
     assert (calls, partition.waiting) == (["there", "closed"], 0)
 
 
 def test_who_does_not_watch_any_more_is_not_called(disk: Disk) -> None:
     partition = partition_on(disk)
     calls: list[int] = []
-    waiter = partition.watch(100, partial(calls.append, 1))
+    waiter = partition.waiters.add(100, partial(calls.append, 1))
     for _ in range(2):
-        partition.unwatch(waiter)
+        partition.waiters.remove(waiter)
     partition.append(batch_of_size(100))
     assert (calls, partition.waiting) == ([], 0)
 
