@@ -1,16 +1,41 @@
-"""Our errors as the codes of Kafka's protocol.
+"""The error codes of Kafka's protocol that answers carry.
 
-Every error of raylog carries Kafka's code. One code never leaves by a socket: 89, "throttled".
-librdkafka and aiokafka take it for final and drop the records. They are answered 19, which every
-client retries.
+Every error class of raylog has Kafka's code: most of these are taken from there. One code never
+leaves by a socket: 89, "throttled". librdkafka and aiokafka take it for final and drop the records.
+19 takes its place, which every client retries.
 """
 
 from typing import Final
 
-from raylog.storage.errors import RaylogError
+from raylog.actors.errors import (
+    FencedLeaderEpoch,
+    NotLeader,
+    TooManyAppends,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
+from raylog.actors.plane.errors import MalformedRequest, StrangeUser
+from raylog.storage.errors import InvalidRecord, InvalidTopic, RaylogError
 
-THROTTLED: Final = 89
+UNKNOWN_TOPIC_OR_PARTITION: Final = UnknownTopicOrPartition.code
+LEADER_NOT_AVAILABLE: Final = 5
+NOT_LEADER: Final = NotLeader.code
+COORDINATOR_NOT_AVAILABLE: Final = 15
+INVALID_TOPIC: Final = InvalidTopic.code
 NOT_ENOUGH_REPLICAS: Final = 19
+INVALID_REQUIRED_ACKS: Final = 21
+CLUSTER_AUTHORIZATION_FAILED: Final = StrangeUser.code
+UNSUPPORTED_VERSION: Final = UnsupportedVersion.code
+INVALID_REQUEST: Final = MalformedRequest.code
+FETCH_SESSION_ID_NOT_FOUND: Final = 70
+FENCED_LEADER_EPOCH: Final = FencedLeaderEpoch.code
+UNKNOWN_LEADER_EPOCH: Final = UnknownLeaderEpoch.code
+INVALID_RECORD: Final = InvalidRecord.code
+THROTTLED: Final = TooManyAppends.code
+UNKNOWN_TOPIC_ID: Final = UnknownTopicId.code
+MISMATCHED_ENDPOINT_TYPE: Final = 114
 
 
 def code_of(error: RaylogError) -> int:

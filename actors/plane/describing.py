@@ -9,22 +9,24 @@ FindCoordinator says that no coordinator is there (15, which clients retry), and
 being reassigned. Source: ``KafkaApis``, ``DescribeTopicPartitionsRequestHandler`` of Kafka 4.3.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Final
 from uuid import UUID
 
+from raylog.actors.plane.codes import (
+    COORDINATOR_NOT_AVAILABLE,
+    INVALID_REQUEST,
+    INVALID_TOPIC,
+    LEADER_NOT_AVAILABLE,
+    MISMATCHED_ENDPOINT_TYPE,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from raylog.actors.plane.image import NO_NODE, ClusterImage, PartitionImage, TopicImage
 from raylog.storage.errors import InvalidTopic
 from raylog.storage.names import check_topic_name
 from raylog.storage.schemas.types import Value
 
-UNKNOWN_TOPIC_OR_PARTITION: Final = 3
-LEADER_NOT_AVAILABLE: Final = 5
-COORDINATOR_NOT_AVAILABLE: Final = 15
-INVALID_TOPIC: Final = 17
-INVALID_REQUEST: Final = 42
-UNKNOWN_TOPIC_ID: Final = 100
-MISMATCHED_ENDPOINT_TYPE: Final = 114
 NO_ID: Final = UUID(int=0)
 NOT_ASKED: Final = -(2**31)
 # What somebody may do whom nobody restricts, by the numbers of Kafka's operations: of a topic, READ
@@ -80,7 +82,7 @@ def _topics(version: int, asked: list[Value] | None, image: ClusterImage) -> lis
 
 
 def _by_id(topic_id: UUID, image: ClusterImage) -> Value:
-    topic = image.topic_of(topic_id)
+    topic = image.topics_by_id.get(topic_id)
     return _no_topic(None, topic_id, UNKNOWN_TOPIC_ID) if topic is None else _topic(topic, image)
 
 
@@ -111,20 +113,19 @@ def _no_topic(name: str | None, topic_id: UUID, error_code: int) -> Value:
 
 
 def _topic(topic: TopicImage, image: ClusterImage) -> Value:
-    nodes = {one.node_id for one in image.brokers}
     return {
         "errorCode": 0,
         "name": topic.name,
         "topicId": topic.topic_id,
         "isInternal": topic.is_internal,
         "partitions": [
-            _partition(number, partition, nodes)
+            _partition(number, partition, image.node_ids)
             for number, partition in enumerate(topic.partitions)
         ],
     }
 
 
-def _partition(number: int, partition: PartitionImage, nodes: set[int]) -> Value:
+def _partition(number: int, partition: PartitionImage, nodes: Set[int]) -> Value:
     leader = partition.leader
     is_led = partition.is_online and leader in nodes
     return {

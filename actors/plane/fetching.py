@@ -19,7 +19,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from raylog.actors.plane.codes import code_of
+from raylog.actors.plane.codes import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    FETCH_SESSION_ID_NOT_FOUND,
+    code_of,
+)
 from raylog.actors.plane.errors import PeerGone
 from raylog.actors.plane.frames import Request
 from raylog.actors.plane.hosts import Host, Hosts, epoch_error
@@ -39,8 +43,6 @@ MAX_BYTES: Final = 55 * 1024 * 1024
 MAX_WAIT_MS: Final = 300_000
 # Of what is sent from the file; less is read, and sent with its head and trailer in one call.
 SENDFILE_BYTES: Final = 64 * 1024
-FETCH_SESSION_ID_NOT_FOUND: Final = 70
-CLUSTER_AUTHORIZATION_FAILED: Final = 31
 _READ_COMMITTED: Final = 1
 _NO_OFFSET: Final = -1
 _NO_RECORDS: Final = b""

@@ -16,7 +16,7 @@ Nothing is -1 everywhere, and no error. Source: ``KafkaApis`` and ``UnifiedLog``
 from collections import Counter
 from typing import Final
 
-from raylog.actors.plane.codes import code_of
+from raylog.actors.plane.codes import INVALID_REQUEST, UNSUPPORTED_VERSION, code_of
 from raylog.actors.plane.frames import Request, answer, read_body
 from raylog.actors.plane.hosts import Hosts, epoch_error
 from raylog.actors.plane.hot.parts import NO_TOPIC_ID
@@ -34,10 +34,9 @@ from raylog.storage.readable import (
 from raylog.storage.schemas.types import Value
 from raylog.storage.state.epochs import NO_EPOCH
 
-UNSUPPORTED_VERSION: Final = 35
-INVALID_REQUEST: Final = 42
 DEBUGGING: Final = -2  # the replica id of who sees to the log's end
 _READ_COMMITTED: Final = 1
+_NOTHING: Final[Value] = {"timestamp": -1, "offset": -1, "leaderEpoch": -1}
 # The first version of ListOffsets that may ask for a special timestamp; the others always may.
 _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
@@ -65,9 +64,6 @@ def list_offsets(request: Request, hosts: Hosts) -> bytes:
             parts.append({"partitionIndex": index, "errorCode": 0, **_NOTHING, **found})
         topics.append({"name": name, "partitions": parts})
     return answer(request, {"throttleTimeMs": 0, "topics": topics})
-
-
-_NOTHING: Final[Value] = {"timestamp": -1, "offset": -1, "leaderEpoch": -1}
 
 
 def _offset(request: Request, hosts: Hosts, body: Value, name: str, part: Value) -> Value:

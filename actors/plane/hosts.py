@@ -5,17 +5,12 @@ partition today may serve many later: nothing here or above counts on one.
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from raylog.actors.partition.partition import Partition
+from raylog.actors.plane.codes import FENCED_LEADER_EPOCH, NOT_LEADER, UNKNOWN_LEADER_EPOCH
 from raylog.actors.plane.hot.parts import NO_TOPIC_ID
 from raylog.storage.state.epochs import NO_EPOCH
-
-UNKNOWN_TOPIC_OR_PARTITION: Final = 3
-NOT_LEADER: Final = 6
-FENCED_LEADER_EPOCH: Final = 74
-UNKNOWN_LEADER_EPOCH: Final = 75
-UNKNOWN_TOPIC_ID: Final = 100
 
 
 class Host(NamedTuple):

@@ -14,6 +14,7 @@ An image never changes; a newer one takes its place. Three rules of clients stan
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 from uuid import UUID
 
@@ -50,7 +51,7 @@ class TopicImage:
     is_internal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClusterImage:
     """All of it. ``controller``: the number of the broker that takes commands."""
 
@@ -59,6 +60,11 @@ class ClusterImage:
     brokers: tuple[BrokerImage, ...]
     topics: Mapping[str, TopicImage]
 
-    def topic_of(self, topic_id: UUID) -> TopicImage | None:
-        """The topic with an id."""
-        return next((one for one in self.topics.values() if one.topic_id == topic_id), None)
+    @cached_property
+    def topics_by_id(self) -> Mapping[UUID, TopicImage]:
+        return {topic.topic_id: topic for topic in self.topics.values()}
+
+    @cached_property
+    def node_ids(self) -> frozenset[int]:
+        """The numbers of all brokers."""
+        return frozenset(broker.node_id for broker in self.brokers)

@@ -8,7 +8,7 @@ producer can be told. Source: ``KafkaApis.handleProduceRequest`` of Kafka.
 
 from typing import Final
 
-from raylog.actors.plane.codes import code_of
+from raylog.actors.plane.codes import INVALID_RECORD, INVALID_REQUIRED_ACKS, code_of
 from raylog.actors.plane.errors import NotAcknowledged
 from raylog.actors.plane.frames import Request
 from raylog.actors.plane.hosts import Host, Hosts
@@ -23,8 +23,6 @@ from raylog.actors.plane.hot.produce import (
 from raylog.storage.errors import RaylogError
 from raylog.storage.records.layout import HEADER_SIZE
 
-INVALID_REQUIRED_ACKS: Final = 21
-INVALID_RECORD: Final = 87
 NO_ANSWER, OF_THE_LEADER, OF_ALL = 0, 1, -1
 _NO_OFFSET: Final = -1
 
