@@ -71,9 +71,8 @@ from raylog.cluster.controller.config_changes import AppliedConfig
 from raylog.cluster.controller.describe import (
     PartitionDescription,
     TopicDescription,
-    merged_log_dirs,
 )
-from raylog.cluster.controller.log_dir_states import LogDirDescription
+from raylog.cluster.controller.log_dir_states import LogDirDescription, merged_log_dirs
 from raylog.cluster.controller.node_states import NodeDescription, meant_node, no_such_node
 from raylog.cluster.controller.stopping import stop_controller
 from raylog.cluster.controller.stub import ControllerStub, find_controller
@@ -711,8 +710,8 @@ class Broker:
         All logs are flushed and closed, checkpoints and clean markers written. Also ends Ray, if
         ``start`` started it. Where the Controller cannot be reached for 30 s, because its node is
         away, or answers no question for a minute, the nodes are stopped without it: its process is
-        ended first, and a warning says so. Raises RequestTimedOut where a
-        Controller that answers needs more than 10 minutes.
+        ended first, and a warning says so. Raises RequestTimedOut where a Controller that answers
+        needs more than 10 minutes.
         """
         self._join()
         self._is_starter = False

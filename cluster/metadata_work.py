@@ -95,9 +95,9 @@ class MetadataWork:
         """Take folders in again that were set aside; the broker must be stopped.
 
         ``folders``: their whole paths, on whichever node they lie. ``make_missing``: as of
-        ``adopted``. Raises InvalidRequest and
-        TopicExists as ``adopted`` does; BrokerRunning; LogLocked where a process uses a log dir;
-        what ``choose`` raises where the newest metadata is not in reach.
+        ``adopted``. Raises InvalidRequest and TopicExists as ``adopted`` does; BrokerRunning;
+        LogLocked where a process uses a log dir; what ``choose`` raises where the newest metadata
+        is not in reach.
         """
         self._machines.check_stopped()
         survey = self._survey()

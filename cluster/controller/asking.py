@@ -43,7 +43,11 @@ from raylog.cluster.controller.describe import (
 from raylog.cluster.controller.events import Asked
 from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.instructions import Altered, Answered, Applied
-from raylog.cluster.controller.log_dir_states import LogDirDescription, describe_log_dir
+from raylog.cluster.controller.log_dir_states import (
+    LogDirDescription,
+    describe_log_dir,
+    describe_log_dirs,
+)
 from raylog.cluster.controller.meters import numbers
 from raylog.cluster.controller.node_states import (
     NodeDescription,
@@ -110,7 +114,7 @@ class Lookups:
         return describe.describe_nodes(self._snapshot(), self._problems(), self._others())
 
     def log_dirs(self) -> list[LogDirStatus]:
-        return describe.describe_log_dirs(self._snapshot())
+        return describe_log_dirs(self._snapshot())
 
     def describe_log_dirs(self, log_dir: str) -> list[LogDirDescription]:
         """The log dirs of this path, or of this directory id."""

@@ -16,13 +16,12 @@ Otherwise there is a problem, and the first of these that is true is told::
 """
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from raylog.actors.control import DirReport, LogId, LogReport, Report
 from raylog.actors.errors import NotLeader, UnknownTopicOrPartition
-from raylog.actors.messages import LogDirStatus
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.places import NOT_IN_ORDER, READING_BACK
 from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
@@ -266,7 +265,7 @@ def _todo(
     """What to do about a partition; None where it is only to be waited for."""
     directory = snapshot.desired.dirs.get(record.directory or "")
     if isinstance(problem, LogDirOffline) and directory is not None:
-        return _used_again(snapshot, directory)
+        return used_again(snapshot, directory)
     if isinstance(problem, RaylogError):
         return problem.advice
     if problem in (None, BEING_CREATED, BEING_OPENED):
@@ -543,79 +542,6 @@ def has_settled(snapshot: Snapshot, problems: Collection[str] = ()) -> bool:
     )
 
 
-def describe_log_dirs(snapshot: Snapshot) -> list[LogDirStatus]:
-    """Every log dir that the nodes reported, with what was recorded of it; sizes are 0.
-
-    The LogManagers know more of their own (``LogManager.log_dirs``); this is of those that hang.
-    """
-    statuses: list[LogDirStatus] = []
-    for key, seen in snapshot.observed.items():
-        node_id = snapshot.node_ids.get(key, key)
-        for entry in () if seen.report is None else seen.report.dirs:
-            record = snapshot.desired.dirs.get(entry.directory_id or "")
-            why = _why_offline(record, entry.why if entry.state == "offline" else None)
-            doubt = entry.why if entry.state == "online" else ""
-            todo = "" if record is None else _used_again(snapshot, record)
-            status = LogDirStatus(
-                node_id=node_id,
-                path=entry.path,
-                directory_id=entry.directory_id or "",
-                is_online=why is None,
-                problem=why or doubt or None,
-                partitions=_places_in(snapshot, key, entry),
-                size_bytes=0,
-                total_bytes=0,
-                usable_bytes=max(entry.usable_bytes, 0),
-                loaded=0,
-                to_load=0,
-                todo="" if why is None else todo,
-            )
-            statuses.append(status)
-    return statuses
-
-
-def _places_in(snapshot: Snapshot, key: str, entry: DirReport) -> int:
-    """How many partitions have their place in a log dir. ``key``: of its node.
-
-    One that its node cannot read is known by its path alone: it is each that was there, and that
-    nobody has.
-    """
-    if entry.directory_id is not None:
-        return len(snapshot.desired.logs_in(entry.directory_id))
-    reports = [seen.report for seen in snapshot.observed.values() if seen.report is not None]
-    reported = {dir.directory_id for report in reports for dir in report.dirs}
-    return sum(
-        len(snapshot.desired.logs_in(record.directory_id))
-        for record in snapshot.desired.dirs_of(key)
-        if record.path == entry.path and record.directory_id not in reported
-    )
-
-
-def merged_log_dirs(
-    told: Iterable[LogDirStatus], known: Iterable[LogDirStatus]
-) -> list[LogDirStatus]:
-    """Log dirs as their LogManagers tell them, or as the Controller does where that tells more.
-
-    That is so for nodes whose LogManager hangs, and for log dirs that are recorded as offline: how
-    many partitions have their place there is all that anybody knows of their content then.
-    ``known``: what the Controller tells.
-    """
-    merged = {(log_dir.node_id, log_dir.path): log_dir for log_dir in told}
-    for log_dir in known:
-        place = log_dir.node_id, log_dir.path
-        status = merged.get(place, log_dir)
-        if not log_dir.is_online:
-            status = status._replace(
-                is_online=False,
-                problem=log_dir.problem,
-                todo=log_dir.todo or status.todo,
-            )
-        if not status.is_online:
-            status = status._replace(partitions=log_dir.partitions)
-        merged[place] = status
-    return list(merged.values())
-
-
 def why_unread(snapshot: Snapshot, record: DirRecord) -> str | None:
     """Why no node uses a log dir that is recorded as online; None if one does.
 
@@ -636,7 +562,8 @@ def why_unread(snapshot: Snapshot, record: DirRecord) -> str | None:
     return "no running node has it"
 
 
-def _used_again(snapshot: Snapshot, record: DirRecord) -> str:
+def used_again(snapshot: Snapshot, record: DirRecord) -> str:
+    """What brings a log dir back that is not in use."""
     if record.state == "returning":
         return TRIED_AGAIN if is_unread(snapshot, record) else READ_BACK
     if _is_taken_offline(record):
@@ -656,8 +583,8 @@ def _reported(snapshot: Snapshot, record: DirRecord) -> str | None:
     return None
 
 
-def _why_offline(record: DirRecord | None, reported: str | None) -> str | None:
-    """Why a log dir is not used; None if it is."""
+def why_offline(record: DirRecord | None, reported: str | None) -> str | None:
+    """Why a log dir is not used; None if it is. ``reported``: why its node says so, if it does."""
     if record is not None and record.state == "offline":
         return record.why or "it is recorded as offline"
     if record is not None and record.state == "returning":
@@ -673,7 +600,7 @@ def _why_returning(record: DirRecord, reported: str | None) -> str:
 def why_not_used(snapshot: Snapshot, record: DirRecord) -> str:
     """Why nothing in a log dir is used; empty if it is."""
     if record.state in ("offline", "returning"):
-        return _why_offline(record, _reported(snapshot, record)) or ""
+        return why_offline(record, _reported(snapshot, record)) or ""
     return why_unread(snapshot, record) or ""
 
 

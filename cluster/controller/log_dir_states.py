@@ -9,15 +9,19 @@
 What it needs to leave is in ``leaving_dirs.py``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from raylog.actors.control import DirReport
+from raylog.actors.messages import LogDirStatus
 from raylog.cluster.controller.describe import (
     BEING_OPENED,
     Snapshot,
     is_unread,
     problem_of,
+    used_again,
     why_not_used,
+    why_offline,
 )
 from raylog.cluster.controller.leaving_dirs import leaving_waits_for, was_clean
 from raylog.cluster.controller.log_dir_names import argument_for
@@ -99,3 +103,76 @@ def _waits_for(snapshot: Snapshot, record: DirRecord, problems: Mapping[str, str
     if opening:
         return f"{named(opening)} to be opened"
     return "" if is_read else "its logs to be read back"
+
+
+def describe_log_dirs(snapshot: Snapshot) -> list[LogDirStatus]:
+    """Every log dir that the nodes reported, with what was recorded of it; sizes are 0.
+
+    The LogManagers know more of their own (``LogManager.log_dirs``); this is of those that hang.
+    """
+    statuses: list[LogDirStatus] = []
+    for key, seen in snapshot.observed.items():
+        node_id = snapshot.node_ids.get(key, key)
+        for entry in () if seen.report is None else seen.report.dirs:
+            record = snapshot.desired.dirs.get(entry.directory_id or "")
+            why = why_offline(record, entry.why if entry.state == "offline" else None)
+            doubt = entry.why if entry.state == "online" else ""
+            todo = "" if record is None else used_again(snapshot, record)
+            status = LogDirStatus(
+                node_id=node_id,
+                path=entry.path,
+                directory_id=entry.directory_id or "",
+                is_online=why is None,
+                problem=why or doubt or None,
+                partitions=_places_in(snapshot, key, entry),
+                size_bytes=0,
+                total_bytes=0,
+                usable_bytes=max(entry.usable_bytes, 0),
+                loaded=0,
+                to_load=0,
+                todo="" if why is None else todo,
+            )
+            statuses.append(status)
+    return statuses
+
+
+def _places_in(snapshot: Snapshot, key: str, entry: DirReport) -> int:
+    """How many partitions have their place in a log dir. ``key``: of its node.
+
+    One that its node cannot read is known by its path alone: it is each that was there, and that
+    nobody has.
+    """
+    if entry.directory_id is not None:
+        return len(snapshot.desired.logs_in(entry.directory_id))
+    reports = [seen.report for seen in snapshot.observed.values() if seen.report is not None]
+    reported = {dir.directory_id for report in reports for dir in report.dirs}
+    return sum(
+        len(snapshot.desired.logs_in(record.directory_id))
+        for record in snapshot.desired.dirs_of(key)
+        if record.path == entry.path and record.directory_id not in reported
+    )
+
+
+def merged_log_dirs(
+    told: Iterable[LogDirStatus], known: Iterable[LogDirStatus]
+) -> list[LogDirStatus]:
+    """Log dirs as their LogManagers tell them, or as the Controller does where that tells more.
+
+    That is so for nodes whose LogManager hangs, and for log dirs that are recorded as offline: how
+    many partitions have their place there is all that anybody knows of their content then.
+    ``known``: what the Controller tells.
+    """
+    merged = {(log_dir.node_id, log_dir.path): log_dir for log_dir in told}
+    for log_dir in known:
+        place = log_dir.node_id, log_dir.path
+        status = merged.get(place, log_dir)
+        if not log_dir.is_online:
+            status = status._replace(
+                is_online=False,
+                problem=log_dir.problem,
+                todo=log_dir.todo or status.todo,
+            )
+        if not status.is_online:
+            status = status._replace(partitions=log_dir.partitions)
+        merged[place] = status
+    return list(merged.values())

@@ -7,7 +7,7 @@ log dirs, for the metadata and for what recovery did are in modules of their own
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from raylog.actors.messages import ActorProcess
 from raylog.actors.runtime.names import CONTROLLER
@@ -22,6 +22,7 @@ from raylog.cluster.controller.describe import (
     SEE_LOG_DIR,
     SILENT,
     UPKEEP_OF,
+    PartitionDescription,
 )
 from raylog.cluster.controller.spread import short_key
 from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding
@@ -294,6 +295,13 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
         for name in away
         if IS_STOPPED in (away[name].problem or "") or is_taken_offline(away[name].problem)
     }
+    yield from _opening(facts, away)
+    yield from _away(facts, {name: away[name] for name in away if name not in stopped})
+    yield from _without_answer(facts)
+    yield from _offline(facts, stopped)
+
+
+def _opening(facts: Facts, away: Mapping[str, PartitionDescription]) -> Iterator[Finding]:
     recovering = {entry.partition for entry in facts.recovering}
     opening = [
         name
@@ -307,6 +315,9 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
             what=BEING_OPENED,
             todo="wait: a log that was not closed in order is read and checked first",
         )
+
+
+def _away(facts: Facts, away: Mapping[str, PartitionDescription]) -> Iterator[Finding]:
     # Of these the advice is in a finding of their own.
     dirs = {
         log_dir_todo(log_dir): SEE_LOG_DIR.replace("this log dir", f"log dir {log_dir.path}")
@@ -316,7 +327,7 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
     reasons = {
         name: (described.problem or "", dirs.get(described.todo or "", described.todo or REPAIR))
         for name, described in away.items()
-        if described.problem not in (BEING_OPENED, BEING_CREATED) and name not in stopped
+        if described.problem not in (BEING_OPENED, BEING_CREATED)
     }
     for (reason, todo), names in _grouped(reasons):
         yield Finding(
@@ -325,6 +336,9 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
             what=f"away: {reason}",
             todo=f"{todo}. Until then clients wait, and fail when their timeouts end",
         )
+
+
+def _without_answer(facts: Facts) -> Iterator[Finding]:
     silent = {one.partition: one for one in facts.without_answer()}
     places = {name: (one.why, one.node or "") for name, one in silent.items()}
     for (reason, node), names in _grouped(places):
@@ -338,6 +352,9 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
                 "machine), and read the broker's logs"
             ),
         )
+
+
+def _offline(facts: Facts, stopped: Set[str]) -> Iterator[Finding]:
     offline = sorted(
         status.partition
         for status in facts.partitions

@@ -20,7 +20,7 @@ from raylog.actors.runtime.stubs import (
     LogManagerStub,
     RetentionActorStub,
 )
-from raylog.cluster.controller.describe import merged_log_dirs
+from raylog.cluster.controller.log_dir_states import merged_log_dirs
 from raylog.cluster.controller.spread import short_key
 from raylog.cluster.controller.stub import ControllerStub
 from raylog.cluster.health.facts import Facts

@@ -14,7 +14,6 @@ from raylog.cluster.controller.describe import (
     COPIES_PATIENCE_MS,
     Snapshot,
     TopicDescription,
-    describe_log_dirs,
     describe_nodes,
     describe_topic,
     explain,
@@ -28,6 +27,7 @@ from raylog.cluster.controller.describe import (
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
+from raylog.cluster.controller.log_dir_states import describe_log_dirs
 from raylog.cluster.controller.observed import SUSPECT_MS, Observed
 from raylog.cluster.controller.records import (
     ControllerRecord,

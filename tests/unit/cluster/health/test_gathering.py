@@ -9,7 +9,8 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
 
 from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.messages import ActorProcess, LogDirStatus
-from raylog.cluster.controller.describe import TopicDescription, merged_log_dirs
+from raylog.cluster.controller.describe import TopicDescription
+from raylog.cluster.controller.log_dir_states import merged_log_dirs
 from raylog.cluster.health import gathering as module
 from raylog.cluster.health.gathering import gather_facts
 from tests.harness.futures import Timeline, future_of
