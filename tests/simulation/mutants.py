@@ -197,8 +197,8 @@ MUTANTS = (
         beside=(
             (
                 f"{NODE}.log_orders",
-                "isinstance(log.want, Serve):\n            log.is",
-                "False:\n            log.is",
+                "isinstance(log.want, Serve) and not log.is_ordered:",
+                "False:",
             ),
         ),
     ),
