@@ -29,7 +29,8 @@ class Observed:
 
     ``heard_ms``: when that was; where it has not reported yet, when it was seen first.
     ``began_ms``: when the report's life was heard first.
-    ``under_way``: the logs for which it was sent orders that the report does not know of.
+    ``under_way``: the logs, and the ids of the log dirs, for which it was sent orders that the
+    report does not know of.
     ``is_newest``: whether it is sure that its life is the newest one. ``may_end``: it was ordered
     to stop, and has not obeyed since that it shall not: what it reported may serve no more.
     ``ending_ms``: when its report said first that it ends; None where it does not.
@@ -41,7 +42,7 @@ class Observed:
     report: Report | None = None
     heard_ms: int
     began_ms: int = 0
-    under_way: frozenset[LogId] = frozenset()
+    under_way: frozenset[LogId | str] = frozenset()
     is_newest: bool = True
     may_end: bool = False
     ending_ms: int | None = None
@@ -193,9 +194,9 @@ class Watched:
         lives = self._lives.get(key)
         return () if lives is None else lives.past
 
-    def under_way(self, key: str, logs: frozenset[LogId]) -> None:
-        """Orders for these logs were sent that the node's report does not know of."""
-        self.nodes[key] = replace(self.nodes[key], under_way=logs)
+    def under_way(self, key: str, subjects: frozenset[LogId | str]) -> None:
+        """Orders for these logs and dirs were sent that the node's report does not know of."""
+        self.nodes[key] = replace(self.nodes[key], under_way=subjects)
 
     def validate(self) -> None:
         for key, seen in self.nodes.items():

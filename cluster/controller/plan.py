@@ -398,7 +398,7 @@ class _NodePlan:
                 self.records.append(replace(record, state="returning", is_ordered=False))
             case "offline" if is_online or _is_kept_open(record, entry):
                 self._keep_out(record)
-            case "returning" if is_online and entry.is_read_back:
+            case "returning" if is_online and entry.is_read_back and self._is_settled(record):
                 self.records.append(replace(record, state="online", why="", life=""))
             case "returning":
                 self.orders.append(ReadBack(directory_id=record.directory_id))
@@ -412,6 +412,13 @@ class _NodePlan:
             directory_id=record.directory_id, why=record.why, in_order=record.is_ordered
         )
         self.orders.append(order)
+
+    def _is_settled(self, record: DirRecord) -> bool:
+        """Whether the report knows of all orders about a dir.
+
+        One that does not was made before the order to keep the dir out was obeyed.
+        """
+        return record.directory_id not in self._seen.under_way
 
     def _is_fresh_start(self, record: DirRecord) -> bool:
         """Whether the LogManager was started anew since it reported the dir offline.

@@ -8,7 +8,16 @@ intervals only.
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from raylog.actors.control import LogId, LogReport, Order, Orders, Report, SetAside
+from raylog.actors.control import (
+    KeepOut,
+    LogId,
+    LogReport,
+    Order,
+    Orders,
+    ReadBack,
+    Report,
+    SetAside,
+)
 from raylog.actors.levels import FIRST_LEVEL
 from raylog.storage.wire import RELEASE
 
@@ -41,7 +50,8 @@ class _Line:
     # the last ones, without those for logs that failed; None: nothing was told yet
     orders: tuple[Order, ...] | None = None
     sent_ms: int = 0
-    under_way: dict[LogId, int] = field(default_factory=dict)  # the number of the last order
+    # the number of the last order about each log, and about each log dir
+    under_way: dict[LogId | str, int] = field(default_factory=dict)
     last_number: int = 0
     failed: dict[LogId, Delay] = field(default_factory=dict)  # when each is tried again
     # What is served, by the last report: (config version, leader epoch); and of this, what was
@@ -89,9 +99,9 @@ class _Line:
         self.orders, self.sent_ms, self.last_number = steady, now_ms, number
         self.again.done(now_ms)
         for order in (*steady, *tries):
-            log = log_of(order)
-            if log is not None:
-                self.under_way[log] = number
+            subject = _subject_of(order)
+            if subject is not None:
+                self.under_way[subject] = number
         for order in tries:
             log = log_of(order)
             if log is not None:
@@ -109,8 +119,8 @@ class Telling:
         self._told_dirs: set[str] = set()
         self.last_number = 0
 
-    def heard(self, report: Report, now_ms: int) -> frozenset[LogId]:
-        """A node reports; returns the logs for which orders are under way to it."""
+    def heard(self, report: Report, now_ms: int) -> frozenset[LogId | str]:
+        """A node reports; returns the logs and dirs for which orders are under way to it."""
         key = (report.node, report.life)
         line = self._lines.setdefault(key, _Line(again=Delay(now_ms)))
         failed = {entry.log for entry in report.logs if entry.log is not None and _failed(entry)}
@@ -120,12 +130,12 @@ class Telling:
             for log in sorted(failed)
         }
         line.under_way = {
-            log: number for log, number in line.under_way.items() if number > report.orders
+            subject: number for subject, number in line.under_way.items() if number > report.orders
         }
         return frozenset(line.under_way)
 
-    def under_way(self, report: Report) -> frozenset[LogId]:
-        """The logs for which orders are under way to the life that made this report."""
+    def under_way(self, report: Report) -> frozenset[LogId | str]:
+        """The logs and dirs for which orders are under way to the life that made this report."""
         return frozenset(self._lines[report.node, report.life].under_way)
 
     def ended(self, node: str, lives: Collection[str]) -> None:
@@ -221,6 +231,13 @@ def _dirs_of(report: Report) -> set[str]:
 def _failed(entry: LogReport) -> bool:
     """Whether a log has failed, or did so and is being tried again."""
     return entry.state == "failed" or (entry.state == "opening" and entry.problem is not None)
+
+
+def _subject_of(order: Order) -> LogId | str | None:
+    """The log that an order is about, or the id of the log dir; None for a whole node."""
+    if isinstance(order, KeepOut | ReadBack):
+        return order.directory_id
+    return log_of(order)
 
 
 def log_of(order: Order) -> LogId | None:

@@ -149,7 +149,7 @@ MUTANTS = (
         number=6,
         what="a dir that failed is used again without reading it back",
         module=f"{CONTROLLER}.plan",
-        old='case "returning" if is_online and entry.is_read_back:',
+        old='case "returning" if is_online and entry.is_read_back and self._is_settled(record):',
         new='case "returning" if is_online:',
     ),
     Mutant(

@@ -167,6 +167,24 @@ def test_online_ends_it_with_its_logs_read_back() -> None:
     assert is_as_desired(play.desired, play.nodes.values())
 
 
+def test_one_that_is_wanted_back_while_its_node_is_still_told_to_close_it_is_read_back() -> None:
+    play = serving_in_a2()
+    play.nodes["a"].dirs["a2"] = replace(play.nodes["a"].dirs["a2"], is_read_back=True)
+    play.reports("a")
+    play.asks(OUT)
+    assert "tell a: keep out a2, in order" in play.appended()
+    leave = play.mail.pop("a")
+    play.asks(LogDirOnline(log_dir="/a2"))
+    assert "note log-dir-returning" in play.appended()
+    play.reports("a")  # before it has heard of any of this
+    assert play.appending is None
+    play.nodes["a"].obey(leave)
+    play.reports("a")
+    play.settle()
+    assert play.desired.dirs["a2"].state == "online"
+    assert is_as_desired(play.desired, play.nodes.values())
+
+
 def test_until_its_partitions_serve_again_it_is_said_what_that_waits_for() -> None:
     play = serving_in_a2()
     play.asks(OUT)

@@ -436,6 +436,14 @@ def test_a_dir_that_an_operator_wants_back_is_read_back_also_in_the_same_life() 
     assert orders_of(desired, dirs=broken) == (ReadBack(directory_id="a1"),)
 
 
+def test_a_dir_is_not_used_again_by_a_report_that_knows_of_no_order_to_leave_it() -> None:
+    returning = desired_of(replace(DIRS[0], state="returning", life="1"))
+    used = [replace(ONLINE_DIRS[0], is_read_back=True), ONLINE_DIRS[1]]
+    told = replace(obeying(report("a", dirs=used), EPOCH), under_way=frozenset({"a1"}))
+    made = plan(returning, {"a": told}, 0, Configs(DEFAULTS))
+    assert (made.orders["a"], made.records) == ((ReadBack(directory_id="a1"),), ())
+
+
 def test_a_disk_that_moves_to_another_node_takes_its_partitions_along() -> None:
     desired = desired_of(TOPIC, ONLINE)
     there = report("b", entry(LOG, "a1", "found"), dirs=[ONLINE_DIRS[0]])
