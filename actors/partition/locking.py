@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from raylog.storage.errors import LogLocked
+from raylog.storage.lock_holders import holder_of
 
 Locked = TypeVar("Locked")
 
@@ -18,12 +19,18 @@ def lock_patiently(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Locked:
-    """Take a lock that a process at its end may still hold for a moment. Raises LogLocked."""
+    """Take a lock that a process at its end may still hold for a moment.
+
+    Raises LogLocked, which names the process that holds it.
+    """
     deadline_s = clock() + LOCK_PATIENCE_S
     while True:
         try:
             return take()
-        except LogLocked:
+        except LogLocked as error:
             if clock() > deadline_s:
-                raise
+                holder = holder_of(error.path)
+                if not holder:
+                    raise
+                raise LogLocked(error.path, holder) from error
             sleep(RETRY_INTERVAL_S)

@@ -56,7 +56,8 @@ from raylog.cluster.controller.log_dir_states import LogDirDescription
 from raylog.cluster.controller.node_states import NodeDescription
 from raylog.cluster.controller.ray_reach import RayNotes, RayReach
 from raylog.cluster.controller.settings import broker_entries
-from raylog.cluster.controller.shell import again_until_open
+from raylog.cluster.controller.shell import again_until_open, why_not_open
+from raylog.cluster.controller.spread import short_key
 from raylog.cluster.controller.starting import RunningController
 from raylog.cluster.controller.stopping import stop_nodes
 from raylog.cluster.controller.upgrade import UpgradeStatus
@@ -185,7 +186,7 @@ class ControllerImpl:
 
     def _cannot_open(self, error: Exception) -> None:
         warn(logger, "metadata-not-opened", trace=not isinstance(error, RaylogError), why=error)
-        why = f"its Controller cannot open the metadata, and tries again: {error}"
+        why = why_not_open(error, short_key(own_node().key))
         self._current.explain(NotController("the broker", why))
 
     def _failed(self, error: BaseException) -> None:

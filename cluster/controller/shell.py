@@ -39,7 +39,7 @@ from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.pushing import CopyHolders, Pushing
 from raylog.cluster.controller.requests import Requests
 from raylog.storage.clock import Clock, SteadyClock
-from raylog.storage.errors import RaylogError, StorageError
+from raylog.storage.errors import LogLocked, RaylogError, StorageError
 from raylog.storage.state.controller_epoch import NO_EPOCH
 
 logger = logging.getLogger(__name__)
@@ -253,3 +253,18 @@ def again_until_open(
         if is_stopped_after(pause_s):
             return
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+def why_not_open(error: Exception, node: str) -> str:
+    """Why a Controller on this node cannot open the metadata, and what to do where it waits.
+
+    Its node's LogManager has the lock of a copy, and gives it up when it is asked to: where it
+    hangs, nobody but a person can end that. ``node``: as users see it.
+    """
+    why = f"its Controller on node {node} cannot open the metadata, and tries again: {error}"
+    if not isinstance(error, LogLocked):
+        return why
+    return (
+        f"{why}. If that process is a `ray::` actor that hangs, and no disk hangs there, end it on "
+        "that machine (`kill -9` and its pid): Ray starts it again, and nothing is lost"
+    )

@@ -207,15 +207,19 @@ class NoRoom(RaylogError):
 
 
 class LogLocked(RaylogError):
-    """Another process holds the lock of this folder."""
+    """Another process holds the lock of this folder. ``holder``: which, in words."""
 
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
-    fields = ("path",)
+    fields = ("path", "holder")
     path: str
+    holder: str
     template = (
-        "{path} is locked by another process; stop the broker that uses it (`raylog stop`), or "
-        "wait until the tool that works on it has ended"
+        "{path} is locked by {holder}; stop the broker that uses it (`raylog stop`), or wait until "
+        "the tool that works on it has ended"
     )
+
+    def __init__(self, path: str, holder: str = "another process") -> None:
+        super().__init__(path, holder)
 
 
 class InvalidLogDir(RaylogError):

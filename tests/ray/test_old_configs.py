@@ -142,7 +142,7 @@ def test_a_new_life_that_cannot_open_its_log_is_told_of_and_serves_when_it_can(
 
     try:
         wait_for(
-            lambda: "is locked by another process" in problem(),
+            lambda: "is locked by" in problem(),
             DEADLINE_S,
             "the topic says what is wrong",
             poll_s=0.1,

@@ -21,7 +21,7 @@ from raylog.cluster.controller.events import Asked, NodesSeen
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.records import TopicRecord, decode
 from raylog.cluster.controller.reserve import METADATA_RESERVE, RESERVE_BYTES
-from raylog.cluster.controller.shell import LONGEST_PAUSE_S, again_until_open
+from raylog.cluster.controller.shell import LONGEST_PAUSE_S, again_until_open, why_not_open
 from raylog.storage.errors import DiskFull, InvalidConfig, LogDirOffline, LogLocked, StorageError
 from raylog.storage.names import TopicPartition
 from raylog.storage.testing.clock import ManualClock
@@ -113,7 +113,7 @@ def test_a_log_dir_that_was_offline_is_used_again_when_it_was_read_back(play: Sh
 
     play.is_soon(lambda: "EIO" in (problem().problem or ""), "it is recorded")
     assert f"raylog log-dirs online {LOG_DIR}`" in (problem().todo or "")
-    assert commanding.log_dir_online(LOG_DIR).state == "returning"
+    assert commanding.log_dir_online(LOG_DIR).state in ("returning", "online")
     play.is_soon(lambda: node.dirs["dir-a"].is_read_back, "it is read back")
 
 
@@ -295,6 +295,15 @@ def test_the_metadata_is_tried_again_until_it_opens_and_each_new_reason_is_told(
     again_until_open(open_once, told.append, wait)
     assert [type(error) for error in told] == [LogLocked, StorageError]
     assert pauses == [0.5, 1.0, 2.0]
+
+
+def test_who_waits_for_a_controller_is_told_whose_lock_it_waits_for_and_what_to_do() -> None:
+    locked = LogLocked("/x/m-0", "process 4711 (ray::LogManager) on machine h1")
+    why = why_not_open(locked, "disk-1")
+    assert "Controller on node disk-1" in why
+    assert "/x/m-0 is locked by process 4711 (ray::LogManager) on machine h1" in why
+    assert why.endswith("(`kill -9` and its pid): Ray starts it again, and nothing is lost")
+    assert "kill" not in why_not_open(StorageError("/x", "EIO"), "disk-1")
 
 
 def test_nobody_tries_to_open_the_metadata_of_a_controller_that_stops() -> None:
