@@ -213,6 +213,17 @@ class ActorAway(NotLeader):
     )
 
 
+class NeededActorAway(NotLeader):
+    """An actor that was asked answers that another one, which it needs, was away: see ActorAway."""
+
+    fields = ("what", "why")
+    what: str
+    template = (
+        "{what}: an actor that this needs cannot be reached: {why}; it may have been done in part. "
+        "Look at `raylog health`, and repeat it if it was not done"
+    )
+
+
 class NotController(NotLeader):
     """The broker's Controller takes no requests yet. Nothing was changed."""
 

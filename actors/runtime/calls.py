@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import ray
 from ray.exceptions import GetTimeoutError, RayError, RaySystemError, RayTaskError
 
-from raylog.actors.errors import ActorAway, LogRefused, RequestTimedOut
+from raylog.actors.errors import ActorAway, LogRefused, NeededActorAway, RequestTimedOut
 from raylog.actors.runtime.ray_texts import first_sentence
 from raylog.storage.errors import RaylogError
 
@@ -196,6 +196,8 @@ def named_error(
     cause = error.cause if isinstance(error, RayTaskError) else error
     if isinstance(cause, RaySystemError):
         cause = cause.client_exc
+    if cause is not error and isinstance(cause, ActorAway):
+        return NeededActorAway(cause.what, cause.why)  # the one that was asked has answered
     if cause is not error and isinstance(cause, RaylogError):
         return cause
     if isinstance(error, GetTimeoutError):

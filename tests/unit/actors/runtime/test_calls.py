@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ray.exceptions import ActorDiedError, RaySystemError, RayTaskError
 
-from raylog.actors.errors import ActorAway, NotLeader, RequestTimedOut
+from raylog.actors.errors import ActorAway, NeededActorAway, NotLeader, RequestTimedOut
 from raylog.actors.runtime.calls import Call, answered, gather, named_error
 from raylog.storage.errors import LogShorterThanFlushed, StorageError, UnsupportedMessage
 from tests.harness.futures import Timeline, future_of
@@ -151,6 +151,19 @@ def test_what_the_actor_raised_has_its_name_and_without_a_name_stays_rays() -> N
         with pytest.raises(RayTaskError) as raised:
             call(error).get()
         assert raised.value is error
+
+
+def test_an_actor_that_answers_is_not_away_though_one_that_it_needs_is() -> None:
+    """A LogActor killed during its move was told to the user as the end of the Controller."""
+    away = ActorAway("rolling t-0", "The actor died")
+    error = named_error(task_error(away), "moving t-0")
+    assert not isinstance(error, ActorAway)
+    assert isinstance(error, NotLeader)
+    assert (
+        error.problem == "rolling t-0: an actor that this needs cannot be reached: The actor died"
+    )
+    with pytest.raises(NeededActorAway):
+        call(task_error(away)).get()
 
 
 def test_answered_waits_for_so_many_as_are_wanted_and_tells_all(timeline: Timeline) -> None:
