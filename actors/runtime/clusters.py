@@ -8,12 +8,15 @@ problem                    what ``ray.init("auto")`` does    what this module do
 several clusters run here  joins any of them                 tries all, ``ray start``'s first
 nobody answers             tries for minutes                 probes the address first
 the cluster wants a token  given an address, looks for none  always looks for one
+SIGTERM has a handler      takes its place, and prints       keeps it
+                           where each thread is
 =========================  ================================  ================================
 
 Whose token is used: ``tokens.py``. Where this module starts Ray, Ray wants one.
 """
 
 import os
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Set
@@ -144,7 +147,7 @@ def join_or_start_ray(address: str | None = None, options: Mapping[str, Any] | N
     settings.setdefault("include_dashboard", False)
     want_token()
     try:
-        with _changing:
+        with _changing, _handler_kept():
             ray.init(LOCAL, **settings)
     except (TypeError, ValueError, OSError):
         raise  # of an option, or of the disk
@@ -247,10 +250,25 @@ def _join(address: str) -> None:
             raise RayNotFound(address, getattr(error, "strerror", None) or str(error)) from error
     use_token_if_there()
     try:
-        with _changing:
+        with _changing, _handler_kept():
             ray.init(address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, AuthenticationError, RuntimeError, ValueError) as error:
         raise RayNotFound(address, _why_refused(error)) from error
+
+
+@contextmanager
+def _handler_kept() -> Iterator[None]:
+    """A handler that the process has for SIGTERM is there again afterwards.
+
+    Where it has none, Ray's own stays, which ends what Ray has started.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        is_own = handler not in (signal.SIG_DFL, None)
+        if is_own and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
 
 
 def _why_refused(error: Exception) -> str:

@@ -71,9 +71,7 @@ def connected(address: str | None, namespace: str) -> "Broker":
     quiet_ray()
     from raylog.cluster.start import connect
 
-    broker = connect(address, namespace=namespace)
-    end_on_sigterm()
-    return broker
+    return connect(address, namespace=namespace)
 
 
 def admin_of(broker: "Broker") -> "Admin":
@@ -85,7 +83,8 @@ def admin_of(broker: "Broker") -> "Admin":
 
 
 def quiet_ray() -> None:
-    """Hide Ray's messages for developers from the user of the command."""
+    """Hide Ray's messages for developers from the user of the command, also at a SIGTERM."""
+    end_on_sigterm()  # before Ray has a handler: see ``clusters.py``
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_LOG_TO_DRIVER", "0")
     os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # tracebacks of other processes

@@ -1,6 +1,7 @@
 """Which of a machine's Ray clusters a command turns to, with clusters that are no more than
 names."""
 
+import signal
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -152,6 +153,28 @@ def test_a_ray_that_does_not_start_is_an_error_of_one_line(monkeypatch: pytest.M
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with pytest.raises(RayNotStarted, match=r"timed out during startup.*try again"):
         module.join_or_start_ray("local")
+
+
+@pytest.mark.parametrize("address", ["local", "ray/head:6379"])
+def test_a_handler_of_sigterm_is_kept_when_ray_begins(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    """Ray puts its own there, which ends a command with a trace of each thread."""
+
+    def own(*_: object) -> None: ...
+
+    def init(*_: Any, **__: Any) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: None)
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    before = signal.signal(signal.SIGTERM, own)
+    try:
+        module.join_or_start_ray(address)
+        assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize("said", ["Failed to connect to Ray cluster", ""])
