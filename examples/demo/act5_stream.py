@@ -15,10 +15,12 @@ the writer answers between two appends, when it knows of all.
 """
 
 import itertools
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -122,8 +124,16 @@ def run(demo: Demo) -> None:
             stage.check(holds, claim)
         _check_end(demo, total)
     finally:
-        query.stop()
-        ray.kill(writer)
+        _end(query, writer)
+
+
+def _end(query: Any, writer: Any) -> None:
+    """End both. Where that fails, the error of the act is the one that is told."""
+    for end in (query.stop, partial(ray.kill, writer)):
+        try:
+            end()
+        except Exception as error:
+            print(f"the end of act 5: {error}", file=sys.stderr)  # into logs/console.log
 
 
 # -- the writer's batches --------------------------------------------------------------------------

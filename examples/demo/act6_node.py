@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 from examples.demo.act6_crash import check_receipts, numbered_rows, send_rows
 from examples.demo.act7_restart import ends_of_topics, stop_spark
 from examples.demo.cluster import SECOND_NODE, TwoNodes
-from examples.demo.stage import CheckFailed, Demo, Stopwatch
+from examples.demo.stage import Demo, NotInTime, Stopwatch
 from raylog.actors.errors import NotLeader
 from raylog.cluster.admin import NewTopic
 from raylog.storage.records.murmur2 import partition_for_key
-from raylog.storage.testing.waiting import wait_for
 
 if TYPE_CHECKING:
     from raylog import Broker
@@ -64,7 +63,7 @@ def run(demo: Demo, cluster: TwoNodes) -> None:
     )
     check_receipts(demo, TOPIC, [receipt.result() for receipt in receipts])
     with stage.progress("the other topics' partitions"):
-        wait_for(lambda: _all_answer(demo), SERVE_TIMEOUT_S, "all partitions that serve", 0.1)
+        _wait_until_all_answer(demo)
     stage.say(
         f"the partitions of all topics serve again, {since_kill.seconds:.1f} s after the kill"
     )
@@ -105,7 +104,7 @@ def _wait_until_away(broker: "Broker", partition: int) -> str:
     watch = Stopwatch()
     while (why := _why_away(broker, partition)) is None:
         if watch.seconds > AWAY_TIMEOUT_S:
-            raise CheckFailed(f"nobody noticed within {AWAY_TIMEOUT_S:.0f} s that a node is dead")
+            raise NotInTime(f"nobody noticed within {AWAY_TIMEOUT_S:.0f} s that a node is dead")
         time.sleep(LOOKUP_INTERVAL_S)
     return why
 
@@ -117,6 +116,18 @@ def _why_away(broker: "Broker", partition: int) -> str | None:
     except NotLeader as error:
         return str(error) if "is away" in str(error) else None
     return None
+
+
+def _wait_until_all_answer(demo: Demo) -> None:
+    watch = Stopwatch()
+    while not _all_answer(demo):
+        if watch.seconds > SERVE_TIMEOUT_S:
+            raise NotInTime(
+                f"not all partitions of the other topics serve {SERVE_TIMEOUT_S:.0f} s after their "
+                "node came back, and nothing says that a record is lost. The machine may be too "
+                "busy: try again when it is idle"
+            )
+        time.sleep(LOOKUP_INTERVAL_S)
 
 
 def _all_answer(demo: Demo) -> bool:

@@ -82,3 +82,15 @@ def test_a_stream_that_is_too_slow_says_how_far_it_has_read_and_not_that_records
     spark: Any = None
     with pytest.raises(NotInTime, match=r"has read 7,000 of 9,500 records .* 2,500 are not read"):
         wait_until_counted(query, spark, 9_500)
+
+
+def test_an_end_that_fails_does_not_take_the_place_of_what_ended_the_act(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop() -> None:
+        raise ConnectionError("the JVM does not answer")
+
+    ended: list[Any] = []
+    monkeypatch.setattr("ray.kill", ended.append)
+    act5_stream._end(SimpleNamespace(stop=stop), "the writer")
+    assert ended == ["the writer"]
