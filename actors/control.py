@@ -226,7 +226,8 @@ class DirReport:
     hang): what is ordered of it waits. Empty where all is well. ``usable_bytes``: what may still
     be written; -1 where nobody knows. ``is_read_back``: whether its logs were read back from the
     disk in this life, as ``ReadBack`` wants it. ``is_new``: it was nobody's log dir before this
-    life of its node.
+    life of its node. ``is_taken_offline``: whether it is offline since an operator wants that, as
+    ``KeepOut`` in order has told.
     """
 
     directory_id: str | None
@@ -236,6 +237,7 @@ class DirReport:
     usable_bytes: int = -1
     is_read_back: bool = False
     is_new: bool = False
+    is_taken_offline: bool = False
 
     @property
     def takes_orders(self) -> bool:

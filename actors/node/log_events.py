@@ -363,7 +363,7 @@ class LogEvents:
         if place.is_open:
             self._leave_dir(directory_id, place, why)
         elif not place.is_online and not self._is_being_read(directory_id):
-            place.report = replace(place.report, why=why)
+            self._places.set_taken_offline(directory_id, why)
 
     def _is_being_read(self, directory_id: str) -> bool:
         works = self._book.out.in_flight.values()

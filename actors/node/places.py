@@ -120,7 +120,12 @@ class Places:
     def set_offline(self, directory_id: str, why: str) -> None:
         place = self._by_id[directory_id]
         place.report = replace(
-            place.report, state="offline", why=why, usable_bytes=-1, is_read_back=False
+            place.report,
+            state="offline",
+            why=why,
+            usable_bytes=-1,
+            is_read_back=False,
+            is_taken_offline=False,
         )
         place.copies.clear()
         place.leaving = ""
@@ -132,7 +137,7 @@ class Places:
         """Its logs could not be read back: it is offline as before, for this reason."""
         place = self._by_id[directory_id]
         if not place.is_online:
-            place.report = replace(place.report, why=why)
+            place.report = replace(place.report, why=why, is_taken_offline=False)
 
     def set_leaving(self, directory_id: str, why: str) -> None:
         """Nothing new is begun there; what was read back says nothing of its next use."""
@@ -145,6 +150,12 @@ class Places:
         self.set_offline(directory_id, why)
         self._by_id[directory_id].is_to_unlock = False
         self._to_close.remove(directory_id)
+        self.set_taken_offline(directory_id, why)
+
+    def set_taken_offline(self, directory_id: str, why: str) -> None:
+        """It is offline, and an operator wants that."""
+        place = self._by_id[directory_id]
+        place.report = replace(place.report, why=why, is_taken_offline=True)
 
     def take_to_close(self) -> list[str]:
         """The dirs that went offline since the last call."""

@@ -28,7 +28,6 @@ from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.displaced import displacing, way_back
 from raylog.cluster.controller.following import CopyStatus
-from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
 from raylog.cluster.controller.log_dir_names import argument_for
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import DirRecord, PartitionRecord, TopicRecord
@@ -300,16 +299,8 @@ def explain(snapshot: Snapshot, partition: TopicPartition) -> RaylogError | None
 
 def offline_error(directory: DirRecord) -> LogDirOffline:
     """Why nothing in a log dir serves that is offline by record."""
-    kind = LogDirTakenOffline if _is_taken_offline(directory) else LogDirOffline
+    kind = LogDirTakenOffline if directory.is_ordered else LogDirOffline
     return kind(directory.path, directory.why)
-
-
-def _is_taken_offline(directory: DirRecord) -> bool:
-    """Whether it is offline by an operator's word, and not since it has failed.
-
-    Metadata that is older than this word has it from what the dir's node says.
-    """
-    return directory.is_ordered or directory.why.startswith(TAKEN_OFFLINE)
 
 
 def is_settled(snapshot: Snapshot, problems: Collection[str] = ()) -> bool:
@@ -566,7 +557,7 @@ def used_again(snapshot: Snapshot, record: DirRecord) -> str:
     """What brings a log dir back that is not in use."""
     if record.state == "returning":
         return TRIED_AGAIN if is_unread(snapshot, record) else READ_BACK
-    if _is_taken_offline(record):
+    if record.is_ordered:
         return USED_AGAIN.format(argument=argument_for(snapshot.desired, record))
     other = _in_its_place(snapshot, record)
     if other is not None:

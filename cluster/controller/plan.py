@@ -55,6 +55,7 @@ from raylog.actors.control import (
 )
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.desired import Desired, port_of
+from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import (
     DirRecord,
@@ -300,7 +301,7 @@ def _is_kept_open(record: DirRecord, entry: DirReport) -> bool:
 
     It may be reading the logs back, or try that again.
     """
-    return record.is_ordered and not entry.why.startswith(record.why)
+    return record.is_ordered and not entry.is_taken_offline
 
 
 class _NodePlan:
@@ -428,9 +429,11 @@ class _NodePlan:
         return self._report.life != record.life and not self._report.is_restarted
 
     def _offline(self, record: DirRecord, entry: DirReport) -> DirRecord:
-        return replace(
-            record, state="offline", why=entry.why, life=self._report.life, is_ordered=False
-        )
+        """Metadata that is older than an operator's word has it from the dir's node."""
+        is_ordered = entry.is_taken_offline
+        why = TAKEN_OFFLINE if is_ordered else entry.why
+        life = self._report.life
+        return replace(record, state="offline", why=why, life=life, is_ordered=is_ordered)
 
     def _is_elsewhere(self, record: DirRecord) -> bool:
         """Whether the node that a log dir is recorded at has it, or may have it."""

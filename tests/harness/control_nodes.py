@@ -123,7 +123,9 @@ class PerfectNode:
         }
 
     def fails(self, directory_id: str, why: str = "EIO") -> None:
-        self.dirs[directory_id] = replace(self.dirs[directory_id], state="offline", why=why)
+        self.dirs[directory_id] = replace(
+            self.dirs[directory_id], state="offline", why=why, is_taken_offline=False
+        )
         for key in [key for key in self.logs if key[1] == directory_id]:
             del self.logs[key]
 
@@ -132,7 +134,11 @@ class PerfectNode:
         if self.is_slow:
             return
         self.dirs[directory_id] = replace(
-            self.dirs[directory_id], state="offline", why=why, is_read_back=False
+            self.dirs[directory_id],
+            state="offline",
+            why=why,
+            is_read_back=False,
+            is_taken_offline=True,
         )
         for (log, where), found in list(self.logs.items()):
             if where == directory_id:
@@ -167,7 +173,7 @@ class PerfectNode:
                 case ReadBack():
                     known = self.dirs[order.directory_id]
                     self.dirs[order.directory_id] = replace(
-                        known, state="online", why="", is_read_back=True
+                        known, state="online", why="", is_read_back=True, is_taken_offline=False
                     )
                 case KeepOut(in_order=True):
                     self.leaves(order.directory_id, order.why)

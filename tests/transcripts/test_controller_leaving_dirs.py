@@ -109,7 +109,7 @@ def test_what_was_not_in_order_is_told() -> None:
     play.asks(OUT)
     play.appended()
     play.mail.clear()
-    play.nodes["a"].fails("a2", TAKEN_OFFLINE + NOT_IN_ORDER)
+    play.nodes["a"].leaves("a2", TAKEN_OFFLINE + NOT_IN_ORDER)
     play.settle()
     assert shown(play, "a2").was_clean is False
 
@@ -216,7 +216,7 @@ def test_one_that_was_not_closed_in_order_is_not_said_to_be_unreadable_before_it
     play.asks(OUT)
     play.appended()
     play.mail.clear()
-    play.nodes["a"].fails("a2", TAKEN_OFFLINE + NOT_IN_ORDER)
+    play.nodes["a"].leaves("a2", TAKEN_OFFLINE + NOT_IN_ORDER)
     play.settle()
     play.asks(LogDirOnline(log_dir="/a2"))
     play.appended()

@@ -55,6 +55,7 @@ def test_its_logs_are_closed_and_then_it_is_closed_and_unlocked_in_order() -> No
     assert node.done(RETIRE) == []
     assert dirs(node) == [("offline", WHY), ("online", "")]
     assert node.orders(LEAVE) == []
+    assert [dir.is_taken_offline for dir in node.report.dirs] == [True, False]
 
 
 def test_a_dir_without_logs_that_serve_leaves_at_once() -> None:
@@ -139,8 +140,10 @@ def test_a_dir_that_could_not_be_read_back_says_again_why_it_is_offline() -> Non
     assert dirs(node)[0] == ("offline", READING_BACK)
     node.failed("read A back", BROKEN)
     assert dirs(node)[0] == ("offline", BROKEN.problem)
+    assert not node.report.dirs[0].is_taken_offline
     node.orders(LEAVE)
     assert dirs(node)[0] == ("offline", WHY)
+    assert node.report.dirs[0].is_taken_offline
 
 
 def test_a_log_that_comes_back_was_closed_in_order() -> None:

@@ -7,7 +7,7 @@ import pytest
 from raylog.actors.control import DirReport, DirState, LogReport, Report
 from raylog.actors.errors import LogRefused, NotLeader, UnknownTopicOrPartition
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.places import NOT_IN_ORDER, READING_BACK
+from raylog.actors.node.places import READING_BACK
 from raylog.cluster.controller.describe import (
     BEING_CREATED,
     BEING_OPENED,
@@ -379,11 +379,8 @@ def test_why_the_logs_of_a_dir_cannot_be_read_back_is_said(
     assert (partition.todo or "").startswith(todo)
 
 
-@pytest.mark.parametrize("is_ordered", [True, False], ids=["by record", "as its node says"])
-def test_what_a_person_took_offline_is_not_told_as_a_failed_disk(is_ordered: bool) -> None:
-    """The metadata may be older than the word of that person, as after a restore."""
-    why = TAKEN_OFFLINE if is_ordered else TAKEN_OFFLINE + NOT_IN_ORDER
-    record = replace(DIR, state="offline", why=why, is_ordered=is_ordered)
+def test_what_a_person_took_offline_is_not_told_as_a_failed_disk() -> None:
+    record = replace(DIR, state="offline", why=TAKEN_OFFLINE, is_ordered=True)
     view = snapshot(desired(record, ONLINE), report())
     told = explain(view, KEY)
     assert type(told) is LogDirTakenOffline

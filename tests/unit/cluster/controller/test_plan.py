@@ -20,7 +20,9 @@ from raylog.actors.control import (
     Serve,
     SetAside,
 )
+from raylog.actors.node.places import NOT_IN_ORDER
 from raylog.cluster.controller.desired import FIRST_PORT, Desired
+from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
 from raylog.cluster.controller.observed import SUSPECT_MS, Observed
 from raylog.cluster.controller.plan import Configs, Plan, plan
 from raylog.cluster.controller.records import (
@@ -210,15 +212,14 @@ def test_nothing_is_served_from_a_dir_that_is_recorded_offline() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reported_why", "is_ordered"),
-    [("its logs are being read back", True), ("EIO", True), ("wanted (not all in order)", False)],
+    ("is_taken_offline", "is_ordered"), [(False, True), (True, False)], ids=["not yet", "it does"]
 )
 def test_a_dir_that_an_operator_wants_offline_is_kept_out_until_its_node_says_so(
-    reported_why: str, is_ordered: bool
+    is_taken_offline: bool, is_ordered: bool
 ) -> None:
     wanted = replace(DIRS[0], state="offline", why="wanted", life="a-life", is_ordered=True)
-    dirs = [replace(ONLINE_DIRS[0], state="offline", why=reported_why), ONLINE_DIRS[1]]
-    orders = orders_of(desired_of(wanted), dirs=dirs)
+    offline = replace(ONLINE_DIRS[0], state="offline", why="EIO", is_taken_offline=is_taken_offline)
+    orders = orders_of(desired_of(wanted), dirs=[offline, ONLINE_DIRS[1]])
     keep_out = KeepOut(directory_id="a1", why="wanted", in_order=True)
     assert (keep_out in orders) == is_ordered
 
@@ -428,6 +429,18 @@ def test_a_dir_that_fails_is_recorded_offline_and_only_a_fresh_start_brings_it_b
     assert planned(desired, new_life).orders["a"] == (ReadBack(directory_id="a1"),)
     read = [replace(ONLINE_DIRS[0], is_read_back=True), ONLINE_DIRS[1]]
     assert records_of(desired, dirs=read) == (DIRS[0],)
+
+
+def test_a_dir_that_an_operator_took_offline_is_recorded_so_by_its_nodes_word() -> None:
+    """The metadata may be older than the word of that person, as after a restore."""
+    taken = replace(
+        ONLINE_DIRS[0],
+        state="offline",
+        why=TAKEN_OFFLINE + NOT_IN_ORDER,
+        is_taken_offline=True,
+    )
+    recorded = replace(DIRS[0], state="offline", why=TAKEN_OFFLINE, life="1", is_ordered=True)
+    assert records_of(desired_of(), dirs=[taken, ONLINE_DIRS[1]]) == (recorded,)
 
 
 def test_a_dir_that_an_operator_wants_back_is_read_back_also_in_the_same_life() -> None:
