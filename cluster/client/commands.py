@@ -25,8 +25,8 @@ from raylog.actors.runtime.calls import Call
 from raylog.cluster.client.commanding import PATIENCE_S, Command
 from raylog.cluster.client.connection import TopicMetadata
 from raylog.cluster.client.repeating import then
-from raylog.cluster.controller.commands import check_not_metadata
 from raylog.cluster.controller.describe import TopicDescription
+from raylog.cluster.controller.judging import check_not_metadata
 from raylog.cluster.controller.stub import ControllerStub
 from raylog.storage.errors import InvalidTopic
 from raylog.storage.state.properties import random_id

@@ -31,7 +31,6 @@ from raylog.cluster.controller.commands import (
     MovePartition,
     StartNode,
     StopNode,
-    is_meant,
     wanted_state,
 )
 from raylog.cluster.controller.config_changes import AppliedConfig
@@ -43,6 +42,7 @@ from raylog.cluster.controller.describe import (
 from raylog.cluster.controller.events import Asked
 from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.instructions import Altered, Answered, Applied
+from raylog.cluster.controller.judging import is_meant
 from raylog.cluster.controller.log_dir_states import (
     LogDirDescription,
     describe_log_dir,

@@ -14,10 +14,10 @@ from raylog.cluster.controller.commands import (
     MovePartition,
     StartNode,
     StopNode,
-    removing,
     wanted_state,
 )
 from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.judging import removing
 from raylog.cluster.controller.records import (
     PartitionRecord,
     Record,

@@ -27,7 +27,6 @@ from raylog.cluster.controller.commands import (
     ApplyConfig,
     CancelMove,
     Command,
-    Commands,
     FinalizeUpgrade,
     LogDirOnline,
     LogDirOut,
@@ -36,6 +35,7 @@ from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.events import Asked
 from raylog.cluster.controller.instructions import Answer, Applied
 from raylog.cluster.controller.journal import GROWING, InFlight, Journal, Purpose
+from raylog.cluster.controller.judging import Judging
 from raylog.cluster.controller.observed import Watched
 from raylog.cluster.controller.producer_ids import ProducerIds
 from raylog.cluster.controller.records import Record, TopicRecord
@@ -62,7 +62,7 @@ class Wanted(NamedTuple):
 class Pending:
     """``config``: the broker's, of now; ``digests``: of it; ``start``: the id of its start.
     ``say``: gives an answer. ``levels``: those that this raylog knows. ``metadata_dir``: as of
-    ``Commands``.
+    ``Judging``.
 
     The others are the machine's, and only looked at.
     """
@@ -235,8 +235,8 @@ class Pending:
             raise copy(shortage)
         return records
 
-    def _judged(self, now_ms: int) -> Commands:
-        return Commands(
+    def _judged(self, now_ms: int) -> Judging:
+        return Judging(
             self._desired,
             self._watched.nodes,
             now_ms,

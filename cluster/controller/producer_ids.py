@@ -1,7 +1,10 @@
 """Producer ids: a block of them at a time, each written before one of it is handed out."""
 
-from raylog.cluster.controller.commands import PRODUCER_ID_BLOCK
+from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.records import ProducerIdsRecord
+
+# Each append hands out so many producer ids.
+PRODUCER_ID_BLOCK = 1000
 
 
 class ProducerIds:
@@ -24,3 +27,13 @@ class ProducerIds:
         first = self._block.start
         self._block = self._block[1:]
         return first
+
+
+def next_producer_ids(desired: Desired) -> ProducerIdsRecord:
+    """The record that allows the next block of producer ids.
+
+    They begin anew with each Controller's epoch: what is rolled back with the metadata's log dir
+    was handed out in a lower one.
+    """
+    next_id = desired.first_producer_id() + PRODUCER_ID_BLOCK
+    return ProducerIdsRecord(epoch=desired.controller_epoch, next_id=next_id)

@@ -19,21 +19,20 @@ from raylog.actors.errors import (
 )
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.commands import (
-    MAX_PARTITIONS,
-    PRODUCER_ID_BLOCK,
     AddPartitions,
     AllocateProducerId,
     AlterTopic,
     CancelMove,
     Command,
-    Commands,
     CreateTopic,
     DeleteTopic,
     LogDirOnline,
     MovePartition,
 )
 from raylog.cluster.controller.desired import EPOCH_SHIFT, FIRST_PORT, Desired
+from raylog.cluster.controller.judging import MAX_PARTITIONS, Judging
 from raylog.cluster.controller.observed import SUSPECT_MS, Observed
+from raylog.cluster.controller.producer_ids import PRODUCER_ID_BLOCK
 from raylog.cluster.controller.records import (
     ControllerRecord,
     DirRecord,
@@ -79,7 +78,7 @@ class Given:
         observed: dict[str, Observed] = {
             node.key: obeying(node.report(), EPOCH) for node in self.nodes
         }
-        commands = Commands(self.desired, observed, self.now_ms, BrokerConfig(num_partitions=2))
+        commands = Judging(self.desired, observed, self.now_ms, BrokerConfig(num_partitions=2))
         return commands.records(command)
 
     def homes(self, count: int) -> list[str]:
@@ -148,7 +147,7 @@ def test_a_node_that_does_not_answer_is_not_chosen(seen: str) -> None:
         "not heard yet": Observed(heard_ms=now_ms),
     }
     observed = {"a": obeying(given.nodes[0].report(), EPOCH, now_ms), "b": others[seen]}
-    commands = Commands(given.desired, observed, now_ms, BrokerConfig())
+    commands = Judging(given.desired, observed, now_ms, BrokerConfig())
     records = commands.records(create(partitions=2))
     partitions = [record for record in records if isinstance(record, PartitionRecord)]
     assert [partition.node for partition in partitions] == ["a", "a"]
