@@ -130,7 +130,7 @@ def test_lines_whose_time_is_over_without_an_answer_are_not_called_refused(
     connection: FakeConnection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     connection.faults.append("hangs")
-    producer = Producer(connection, linger_ms=0, delivery_timeout_ms=1, request_timeout_ms=1)
+    producer = Producer(connection, linger_ms=0, delivery_timeout_ms=200, request_timeout_ms=200)
     sending = Sending(producer, "t", Row(None), is_shown=False)
     send(sending, b"one\n")
     unknown, count = capsys.readouterr().err.splitlines()
