@@ -262,6 +262,7 @@ class LogDirStatus(NamedTuple):
     metadata_asides: tuple[
         AsideFile, ...
     ] = ()  # what recovery took out of its __cluster_metadata-0
+    is_taken_offline: bool = False  # offline since an operator wants that: nothing is wrong with it
 
     @classmethod
     def offline(

@@ -75,7 +75,8 @@ class DirStatuses:
             advices = [found.advice for found in self._disk.unusable() if found.path == dir.path]
             todo = advices[0] if advices else ""
             id = dir.directory_id
-            return LogDirStatus.offline(self._node_id, dir.path, id, dir.why, todo)
+            status = LogDirStatus.offline(self._node_id, dir.path, id, dir.why, todo)
+            return status._replace(is_taken_offline=dir.is_taken_offline)
         measured = self._remembered.get(dir.directory_id or "")
         if measured is not None and measured.is_online:
             return measured._replace(problem=dir.why or None)

@@ -131,9 +131,17 @@ def describe_log_dirs(snapshot: Snapshot) -> list[LogDirStatus]:
                 loaded=0,
                 to_load=0,
                 todo="" if why is None else todo,
+                is_taken_offline=_is_taken_offline(record, entry),
             )
             statuses.append(status)
     return statuses
+
+
+def _is_taken_offline(record: DirRecord | None, entry: DirReport) -> bool:
+    """Whether an operator wants it offline: by record, or by its node where none says otherwise."""
+    if record is not None and record.state in ("offline", "returning"):
+        return record.is_ordered
+    return entry.is_taken_offline
 
 
 def _places_in(snapshot: Snapshot, key: str, entry: DirReport) -> int:
@@ -171,6 +179,7 @@ def merged_log_dirs(
                 is_online=False,
                 problem=log_dir.problem,
                 todo=log_dir.todo or status.todo,
+                is_taken_offline=log_dir.is_taken_offline,
             )
         if not status.is_online:
             status = status._replace(partitions=log_dir.partitions)

@@ -27,7 +27,6 @@ from raylog.cluster.controller.describe import (
 from raylog.cluster.controller.spread import short_key
 from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding
 from raylog.cluster.health.log_dirs import (
-    is_taken_offline,
     log_dir_todo,
     log_dirs,
     shared_dirs,
@@ -290,10 +289,11 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
         for name, described in facts.described()
         if described.problem is not None and described.problem not in of_topics
     }
+    out_of_use = {dir.directory_id for dir in facts.log_dirs if dir.is_taken_offline}
     stopped = {
         name
         for name in away
-        if IS_STOPPED in (away[name].problem or "") or is_taken_offline(away[name].problem)
+        if IS_STOPPED in (away[name].problem or "") or away[name].directory_id in out_of_use
     }
     yield from _opening(facts, away)
     yield from _away(facts, {name: away[name] for name in away if name not in stopped})

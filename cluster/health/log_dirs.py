@@ -9,7 +9,6 @@ from raylog.cluster.controller.describe import (
     ONLINE_AGAIN,
     USED_AGAIN,
 )
-from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
 from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding
 from raylog.cluster.health.metadata import metadata_asides
 from raylog.cluster.naming import named
@@ -74,7 +73,7 @@ def shared_dirs(facts: Facts) -> Iterator[Finding]:
 
 def used_again(log_dir: LogDirStatus) -> str:
     """How a log dir that is offline is used again."""
-    if is_taken_offline(log_dir.problem):
+    if log_dir.is_taken_offline:
         return USED_AGAIN.format(argument=log_dir.directory_id)
     return (
         ONLINE_AGAIN.format(argument=log_dir.directory_id)
@@ -102,15 +101,10 @@ def _suspect_dir(log_dir: LogDirStatus, subject: str) -> Finding:
     )
 
 
-def is_taken_offline(problem: str | None) -> bool:
-    """Whether an operator has taken a log dir out of use: nothing is wrong with it."""
-    return problem is not None and TAKEN_OFFLINE in problem
-
-
 def taken_offline(facts: Facts) -> Iterator[Finding]:
     """The log dirs that an operator has taken out of use, and what ends it."""
     for log_dir in facts.log_dirs:
-        if is_taken_offline(log_dir.problem):
+        if log_dir.is_taken_offline:
             yield Finding(
                 severity=INFO,
                 subject=f"log dir {log_dir.path} of node {facts.node_name(log_dir.node_id)}",
@@ -121,7 +115,7 @@ def taken_offline(facts: Facts) -> Iterator[Finding]:
 
 def log_dirs(facts: Facts) -> Iterator[Finding]:
     for log_dir in facts.log_dirs:
-        if is_taken_offline(log_dir.problem):
+        if log_dir.is_taken_offline:
             continue
         subject = f"log dir {log_dir.path} of node {facts.node_name(log_dir.node_id)}"
         if not log_dir.is_online:

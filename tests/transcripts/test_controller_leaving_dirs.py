@@ -15,7 +15,11 @@ from raylog.cluster.controller.commands import (
 )
 from raylog.cluster.controller.describe import Snapshot, problem_of
 from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
-from raylog.cluster.controller.log_dir_states import LogDirDescription, describe_log_dir
+from raylog.cluster.controller.log_dir_states import (
+    LogDirDescription,
+    describe_log_dir,
+    describe_log_dirs,
+)
 from raylog.cluster.controller.observed import SUSPECT_MS
 from raylog.cluster.controller.records import DirRecord, decode, encode
 from raylog.cluster.controller.waiting import OPERATING_MS
@@ -76,6 +80,7 @@ def test_it_is_a_record_and_its_node_closes_it_in_order() -> None:
     error = problem(play)
     assert isinstance(error, LogDirTakenOffline)
     assert error.advice == "`raylog log-dirs online /a2` brings it back"
+    assert [dir.is_taken_offline for dir in describe_log_dirs(seen(play))] == [False, True]
     play.settle(60_000)
     assert play.states() == {"t-0": "online in a2"}
 
@@ -163,6 +168,7 @@ def test_online_ends_it_with_its_logs_read_back() -> None:
     assert "tell a: read back a2" in play.appended()
     play.settle()
     assert not play.desired.dirs["a2"].is_ordered
+    assert not any(dir.is_taken_offline for dir in describe_log_dirs(seen(play)))
     assert problem(play) is None
     assert is_as_desired(play.desired, play.nodes.values())
 

@@ -500,17 +500,23 @@ def test_a_drained_node_is_a_note_with_what_ends_it() -> None:
 
 def test_a_log_dir_that_an_operator_took_offline_is_a_note_and_no_problem() -> None:
     record = DirRecord(
-        directory_id="d1", node="n1", path="/d", state="offline", why=TAKEN_OFFLINE, is_ordered=True
+        directory_id="dir-a",
+        node="n1",
+        path="/d",
+        state="offline",
+        why=TAKEN_OFFLINE,
+        is_ordered=True,
     )
     problem = offline_error(record).problem
-    taken = LogDirStatus.offline("n1", "/d", "d1", TAKEN_OFFLINE, "what brings it back")
+    taken = LogDirStatus.offline("n1", "/d", "dir-a", TAKEN_OFFLINE, "what brings it back")
+    taken = taken._replace(is_taken_offline=True)
     described = replace(facts(problem, None), nodes={"n1": None, "n2": None}, log_dirs=[taken])
     assert findings(described) == []
     (note,) = notes(described)
     assert (note.severity, note.todo) == (INFO, "what brings it back")
     by_its_node = replace(described, topics=[], log_dirs=[taken._replace(todo="")])
     (note,) = notes(by_its_node)
-    assert note.todo == "`raylog log-dirs online d1` brings it back", "no disk is to be repaired"
+    assert note.todo == "`raylog log-dirs online dir-a` brings it back", "no disk is to be repaired"
     assert TAKEN_OFFLINE in note.what
 
 
