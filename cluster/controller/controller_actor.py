@@ -98,6 +98,7 @@ class ControllerImpl:
         self._is_begun = is_restarted()
         self._lives = Lives()
         self._known = Known()
+        self._node_name = short_key(own_node_id())  # Ray's head, which may be away, tells more
         if own_name():
             set_up_logs(own_name())
             self._export()
@@ -174,6 +175,7 @@ class ControllerImpl:
 
     def _open_once(self) -> None:
         node = own_node()
+        self._node_name = short_key(node.key)
         node.check_alone()
         try:
             self._open(self._find_home(Wanted(known=self._known)))
@@ -186,7 +188,7 @@ class ControllerImpl:
 
     def _cannot_open(self, error: Exception) -> None:
         warn(logger, "metadata-not-opened", trace=not isinstance(error, RaylogError), why=error)
-        why = why_not_open(error, short_key(own_node().key))
+        why = why_not_open(error, self._node_name)
         self._current.explain(NotController("the broker", why))
 
     def _failed(self, error: BaseException) -> None:
