@@ -443,9 +443,9 @@ class Broker:
         """Make the records of a partition below an offset unreadable; returns its log start offset.
 
         -1: all that there are when it is called. An offset that is deleted already changes nothing.
-        Segments that hold nothing else are removed by the next round of retention. Until the next
-        checkpoint, within a minute, a crash may make the records readable again. Raises
-        OffsetOutOfRange for an offset behind the end or below -1, UnknownTopicOrPartition,
+        Segments that hold nothing else are removed by the next round of retention. No crash makes
+        the records readable again, but on a full disk: there it may, until the next checkpoint.
+        Raises OffsetOutOfRange for an offset behind the end or below -1, UnknownTopicOrPartition,
         PolicyViolation where ``cleanup.policy`` has no delete, or ConfigUnconfirmed while no
         Controller runs.
         """
