@@ -123,6 +123,14 @@ def read_snapshot(fs: FileSystem, folder: str, which: SnapshotId) -> MetadataSna
     return _read(fs.read_file(path), path, which)
 
 
+def read_whole_file(fs: FileSystem, folder: str, which: SnapshotId) -> bytes:
+    """The file of a snapshot that can be read. Raises as ``read_snapshot``."""
+    path = os.path.join(folder, which.file_name)
+    content = fs.read_file(path)
+    _read(content, path, which)
+    return content
+
+
 def _read(content: bytes, path: str, which: SnapshotId) -> MetadataSnapshot:
     """The snapshot in a file of this name. Raises as ``from_bytes``."""
     snapshot = from_bytes(content, path)

@@ -117,6 +117,17 @@ class SnapshotMade:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotDamaged:
+    """The Controller's newest snapshot cannot be read, which a push was to bring to a copy.
+
+    ``end``: how many records it is of.
+    """
+
+    end: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """A node's copy of the metadata has answered a push. ``token``: of the push."""
 
@@ -162,6 +173,7 @@ Event = (
     | AppendFailed
     | ReserveMade
     | SnapshotMade
+    | SnapshotDamaged
     | Kept
     | PushFailed
     | Whether

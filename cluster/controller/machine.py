@@ -51,6 +51,7 @@ from raylog.cluster.controller.events import (
     Reported,
     ReserveMade,
     Silent,
+    SnapshotDamaged,
     SnapshotMade,
     Started,
     Stopping,
@@ -221,6 +222,9 @@ class ControllerMachine:
                 self._journal.reserve.made(event.problem, self._now_ms)
             case SnapshotMade():
                 self._saved(event)
+            case SnapshotDamaged():
+                if self.saving.found(event.end, event.why):
+                    self._note_damaged(event.why)
             case Kept():
                 self._following.hear(event.token, event.node, event.kept, self._now_ms)
                 self._charge.hear_record(*self._following.higher_record)
@@ -256,7 +260,7 @@ class ControllerMachine:
         self._following.start(event.node, event.history, members, event.directory_id, self._now_ms)
         self.saving.start(event.damaged_snapshots)
         for why in event.damaged_snapshots:
-            self._out.append(Note(name="metadata-snapshot-damaged", fields={"why": why}))
+            self._note_damaged(why)
 
     def _see(self, event: NodesSeen) -> None:
         for key in self.watched.see(event.nodes, self._now_ms):
@@ -580,8 +584,11 @@ class ControllerMachine:
             return
         most_bytes = self.config.metadata_log_max_record_bytes_between_snapshots
         if self.saving.is_due(history.size_bytes, most_bytes, self._now_ms):
-            self.saving.begin(history.size_bytes)
+            self.saving.begin(history.size_bytes, history.end)
             self._out.append(MakeSnapshot(desired=self.desired.copy(), point=history.point()))
+
+    def _note_damaged(self, why: str) -> None:
+        self._out.append(Note(name="metadata-snapshot-damaged", fields={"why": why}))
 
     def _saved(self, event: SnapshotMade) -> None:
         self.saving.made(event.problem, event.damaged, self._now_ms)

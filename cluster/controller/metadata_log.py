@@ -28,6 +28,7 @@ from raylog.actors.metadata_snapshot import (
     MetadataSnapshot,
     SnapshotId,
     newest_snapshot,
+    read_whole_file,
     write_snapshot,
 )
 from raylog.actors.metadata_start import find_start
@@ -276,9 +277,12 @@ class MetadataLog:
         return self._newest
 
     def snapshot_file(self, of: HistoryPoint) -> bytes:
-        """The file of one of its last two snapshots; any thread may ask. Raises StorageError."""
-        name = SnapshotId(of.end, of.latest_epoch).file_name
-        return self._fs.read_file(os.path.join(self.folder, name))
+        """The file of one of its last two snapshots; any thread may ask.
+
+        Each time it is read as who gets it will: a disk may damage it at any time. Raises
+        CorruptCheckpoint and NewerRecord where it is damaged, and StorageError.
+        """
+        return read_whole_file(self._fs, self.folder, SnapshotId(of.end, of.latest_epoch))
 
     def damaged_snapshots(self) -> tuple[str, ...]:
         """Why snapshots that are newer than the newest which can be read cannot."""

@@ -5,6 +5,8 @@ several nodes go beside each other: a record that counts has waited for the slow
 and not for one after the other. The batches are read from the Controller's log when they are sent,
 so what waits for a node takes no memory. So is its newest snapshot, for a copy that has an older
 one. One that lacks records which are in the snapshot only is pushed to from the snapshot's end on.
+A snapshot is checked before it is sent: where the Controller's own disk has damaged it, its machine
+is told (``SnapshotDamaged``) and makes another one. A copy that can go on without it does.
 
 ::
 
@@ -12,6 +14,7 @@ one. One that lacks records which are in the snapshot only is pushed to from the
                         |  one call under way --> LogManager
                         +--> Kept, or PushFailed: there is always one of them, unless another push
                              has come meanwhile, or the line is stopped
+                        +--> SnapshotDamaged, before one of them
 """
 
 import logging
@@ -23,14 +26,19 @@ from typing import Protocol
 from raylog.actors.control import MetadataKept, MetadataPush
 from raylog.actors.events import warn
 from raylog.actors.metadata_history import HistoryPoint
-from raylog.cluster.controller.events import Kept, PushFailed, Whether
+from raylog.cluster.controller.events import Kept, PushFailed, SnapshotDamaged, Whether
 from raylog.cluster.controller.instructions import Push
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import OutOfResources, RaylogError
 
 logger = logging.getLogger(__name__)
 
 # The batches of one push; at least one, however large it is.
 PUSH_BYTES = 1 << 20
+# Why a copy gets nothing for a moment.
+LACKS_SNAPSHOT = (
+    "it lacks records that only the Controller's newest snapshot has, and that one is damaged; it "
+    "gets the next one, which the Controller makes"
+)
 
 
 class CopyHolders(Protocol):
@@ -55,11 +63,16 @@ class BatchLog(Protocol):
         """The end of its newest snapshot; None where it has none."""
 
     def snapshot_file(self, of: HistoryPoint) -> bytes:
-        """The file of this snapshot. Raises StorageError."""
+        """The file of this snapshot. Raises why it cannot be read."""
 
 
-def message_of(push: Push, cluster_id: str, log: BatchLog) -> MetadataPush:
-    """What to send now. Raises StorageError."""
+def message_of(
+    push: Push, cluster_id: str, log: BatchLog, damaged: Callable[[SnapshotDamaged], None]
+) -> MetadataPush | None:
+    """What to send now; None where that takes a snapshot that is damaged.
+
+    ``damaged``: is told of that. Raises StorageError.
+    """
     base, digest, content = push.base, push.digest, b""
     newest = log.newest
     if newest is not None:
@@ -67,7 +80,13 @@ def message_of(push: Push, cluster_id: str, log: BatchLog) -> MetadataPush:
         if is_lacking:
             base, digest = newest.end, newest.digest
         if is_lacking or push.snapshot_end < newest.end <= base:
-            content = log.snapshot_file(newest)
+            found = _snapshot_file(log, newest)
+            if isinstance(found, SnapshotDamaged):
+                damaged(found)
+                if is_lacking:
+                    return None
+            else:
+                content = found
     return MetadataPush(
         cluster_id=cluster_id,
         controller_epoch=push.epoch,
@@ -80,6 +99,16 @@ def message_of(push: Push, cluster_id: str, log: BatchLog) -> MetadataPush:
     )
 
 
+def _snapshot_file(log: BatchLog, of: HistoryPoint) -> bytes | SnapshotDamaged:
+    """Raises OutOfResources."""
+    try:
+        return log.snapshot_file(of)
+    except OutOfResources:
+        raise
+    except RaylogError as error:
+        return SnapshotDamaged(end=of.end, why=error.problem)
+
+
 class _Line:
     def __init__(
         self,
@@ -87,7 +116,7 @@ class _Line:
         cluster_id: str,
         log: BatchLog,
         holders: CopyHolders,
-        put: Callable[[Kept | PushFailed], None],
+        put: Callable[[Kept | PushFailed | SnapshotDamaged], None],
     ) -> None:
         self.node = node
         self._cluster_id, self._log, self._holders, self._put = cluster_id, log, holders, put
@@ -136,7 +165,9 @@ class _Line:
 
     def _send(self, push: Push, given_up: "Future[None]") -> Kept | PushFailed | None:
         try:
-            message = message_of(push, self._cluster_id, self._log)
+            message = message_of(push, self._cluster_id, self._log, self._put)
+            if message is None:
+                return PushFailed(token=push.token, node=push.node, why=LACKS_SNAPSHOT)
             kept = self._holders.push(self.node, message, given_up)
         except RaylogError as error:
             return PushFailed(token=push.token, node=push.node, why=str(error))
@@ -155,7 +186,7 @@ class Pushing:
         log: BatchLog,
         holders: CopyHolders,
         is_controller: Callable[[bool], bool],
-        put: Callable[[Kept | PushFailed | Whether], None],
+        put: Callable[[Kept | PushFailed | SnapshotDamaged | Whether], None],
     ) -> None:
         """``is_controller``: asks Ray whether this process still is it; may wait, and raise.
 

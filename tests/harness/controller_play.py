@@ -52,6 +52,7 @@ from raylog.cluster.controller.events import (
     PushFailed,
     Reported,
     ReserveMade,
+    SnapshotDamaged,
     SnapshotMade,
     Started,
     Stopping,
@@ -73,7 +74,7 @@ from raylog.cluster.controller.instructions import (
     Tell,
 )
 from raylog.cluster.controller.machine import ControllerMachine
-from raylog.cluster.controller.pushing import message_of
+from raylog.cluster.controller.pushing import LACKS_SNAPSHOT, message_of
 from raylog.cluster.controller.records import (
     BrokerConfigRecord,
     ControllerRecord,
@@ -92,7 +93,7 @@ from raylog.cluster.controller.records import (
     encode,
 )
 from raylog.cluster.controller.snapshots import desired_of, snapshot_of
-from raylog.storage.errors import DiskFull, RaylogError
+from raylog.storage.errors import CorruptCheckpoint, DiskFull, RaylogError
 from raylog.storage.records.encode import encode_records
 from raylog.storage.testing.clock import T0, ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
@@ -110,6 +111,7 @@ class Play:
         self.disk: list[bytes] = []
         self.batches: list[tuple[int, bytes]] = []  # on the disk: first record, and its bytes
         self.snapshots: list[MetadataSnapshot] = []  # the last two
+        self.damaged: list[MetadataSnapshot] = []  # of these
         self.followed: set[str] = set()  # nodes whose copies of the metadata take part
         self.copies: dict[str, MetadataCopy] = {}
         self.config, self.start_id = BrokerConfig(), "start-1"  # as the broker was started
@@ -228,8 +230,13 @@ class Play:
     def keeps(self, key: str) -> list[str]:
         """The node's copy takes the push that is on the way, and answers."""
         push = self.pushes.pop(key)
-        kept = self.copy_of(key).take(message_of(push, CLUSTER, PlayLog(self)))
-        return self.does(Kept(token=push.token, node=key, kept=kept))
+        found: list[SnapshotDamaged] = []
+        message = message_of(push, CLUSTER, PlayLog(self), found.append)
+        lines = [line for event in found for line in self.does(event)]
+        if message is None:
+            return lines + self.does(PushFailed(token=push.token, node=key, why=LACKS_SNAPSHOT))
+        kept = self.copy_of(key).take(message)
+        return lines + self.does(Kept(token=push.token, node=key, kept=kept))
 
     def push_fails(self, key: str) -> list[str]:
         """The push is not answered."""
@@ -296,7 +303,12 @@ class Play:
         assert wanted is not None, "nobody wants it"
         if problem is None:
             made = snapshot_of(wanted.desired, wanted.point)
-            self.snapshots = [*self.snapshots[-1:], made]
+            before = self.snapshots[-1:]
+            if before and before[0].id == made.id:
+                before = self.snapshots[:-1]  # the file is written anew
+            self.snapshots = [*before, made]
+            self.damaged = [each for each in self.damaged if each in before]
+            damaged = damaged or tuple(each.id.file_name for each in self.damaged)
         return self.does(SnapshotMade(problem=problem, damaged=damaged))
 
     def sees(self) -> list[str]:
@@ -436,7 +448,10 @@ class PlayLog:
         return self._play.snapshots[-1].point if self._play.snapshots else None
 
     def snapshot_file(self, of: HistoryPoint) -> bytes:
-        return to_bytes(next(each for each in self._play.snapshots if each.point == of), T0)
+        wanted = next(each for each in self._play.snapshots if each.point == of)
+        if any(each is wanted for each in self._play.damaged):
+            raise CorruptCheckpoint(wanted.id.file_name, "a record batch of it is damaged")
+        return to_bytes(wanted, T0)
 
 
 def begun(*nodes: PerfectNode, accepts_older: bool = False) -> Play:

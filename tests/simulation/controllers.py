@@ -17,6 +17,7 @@ from raylog.cluster.controller.events import (
     Reported,
     ReserveMade,
     Silent,
+    SnapshotDamaged,
     SnapshotMade,
     Started,
     Tick,
@@ -34,7 +35,7 @@ from raylog.cluster.controller.instructions import (
     Tell,
 )
 from raylog.cluster.controller.machine import ControllerMachine
-from raylog.cluster.controller.pushing import message_of
+from raylog.cluster.controller.pushing import LACKS_SNAPSHOT, message_of
 from raylog.cluster.controller.snapshots import snapshot_of
 from raylog.storage.errors import RaylogError, StorageError
 from raylog.storage.testing.memory import Stopped
@@ -168,14 +169,22 @@ class SimController:
         def fail(why: str = "no answer") -> None:
             self.tell(PushFailed(token=push.token, node=push.node, why=why))
 
+        def damaged(found: SnapshotDamaged) -> None:
+            self.world.truth.situations["a push finds a damaged snapshot"] += 1
+            self.world.clockwork.soon(lambda: self.tell(found), most_ms=APPEND_MS)
+
         def heard(kept: MetadataKept) -> None:
             self.tell(Kept(token=push.token, node=push.node, kept=kept))
 
+        self.world.metadata.rots()
         try:
-            message = message_of(push, CLUSTER_ID, self._log)
+            message = message_of(push, CLUSTER_ID, self._log, damaged)
         except StorageError as error:
             why = str(error)
             self.world.clockwork.soon(lambda: fail(why), most_ms=APPEND_MS)
+            return
+        if message is None:
+            self.world.clockwork.soon(lambda: fail(LACKS_SNAPSHOT), most_ms=APPEND_MS)
             return
         if message.snapshot:
             what = "a copy is begun" if message.base != push.base else "a snapshot is"

@@ -32,6 +32,8 @@ SNAPSHOT_BYTES = "metadata.log.max.record.bytes.between.snapshots"
 RESERVE_PIECES = 4
 # Of the operations of a save so many are done, at most, before its process ends.
 MOST_OPERATIONS = 24
+# How likely the newest snapshot is found damaged: by a start, and by a push.
+DAMAGED_AT_START, ROT = 0.3, 0.02
 # What of a save fails.
 VERBS = "create", "append", "flush", "rename", "sync_dir", "remove"
 SURVIVES: tuple[Survives, ...] = ("all", "flushed", "torn")
@@ -52,9 +54,10 @@ class MetadataDisk:
         *,
         levels: Levels,
         chance: Random,
+        rot: Random,
     ) -> None:
         self._appended, self._written, self._restored = appended, written, restored
-        self._levels, self._chance = levels, chance
+        self._levels, self._chance, self._rot = levels, chance, rot
         self.is_well = False  # from now on nothing fails
         self._disk = MemoryFileSystem()
         self._disk.make_dir("/metadata")
@@ -91,16 +94,21 @@ class MetadataDisk:
             return self._log
         contents, names = self._chance.choice(SURVIVES), self._chance.choice(SURVIVES)
         self._disk = self._disk.crash(contents, names=names, seed=self._chance.getrandbits(32))
-        self._damage_newest()
+        self._damage_newest(self._chance, DAMAGED_AT_START)
         self._log = MetadataLog(self._disk, ManualClock(), PATH, levels=NEW)
         self.check(self._log)
         return self._log
 
-    def _damage_newest(self) -> None:
+    def rots(self) -> None:
+        """Now and then the newest snapshot is damaged while a Controller has the log open."""
+        if not self.is_well:
+            self._damage_newest(self._rot, ROT)
+
+    def _damage_newest(self, chance: Random, likelihood: float) -> None:
         """Where another one is whole, or the log has all records."""
         folder = f"{PATH}/__cluster_metadata-0"
         found = snapshot_ids(self._disk.list_dir(folder))
-        if len(found) < 2 or self._chance.random() < 0.7:
+        if len(found) < 2 or chance.random() < 1 - likelihood:
             return
         log = MetadataLog(self._disk.crash(), ManualClock(), PATH, levels=NEW)
         if log.damaged_snapshots():
@@ -108,7 +116,7 @@ class MetadataDisk:
         self.damaged += 1
         path = f"{folder}/{found[0].file_name}"
         content = bytearray(self._disk.read_file(path))
-        content[self._chance.randrange(len(content))] ^= 1
+        content[chance.randrange(len(content))] ^= 1
         self._disk.write_file(path, content)
 
     def check(self, log: MetadataLog) -> None:

@@ -107,6 +107,7 @@ class World:
             self._restored,
             levels=OLD if is_upgraded(seed) else NEW,
             chance=Random(f"metadata {seed}"),
+            rot=Random(f"rot {seed}"),
         )
         self.ray = SimRay(self.clockwork, self._learned, self._ask_what_to_obey)
         self.cuts: set[tuple[str, str]] = set()  # (node, "up" or "down")

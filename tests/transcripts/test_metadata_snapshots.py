@@ -5,7 +5,9 @@ The lines are explained in ``tests/harness/controller_play.py``.
 
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.commands import AllocateProducerId, ApplyConfig, FinalizeUpgrade
+from raylog.cluster.controller.events import SnapshotDamaged
 from raylog.cluster.controller.observed import SUSPECT_MS
+from raylog.cluster.controller.pushing import LACKS_SNAPSHOT
 from raylog.cluster.controller.saving import RETRY_MS
 from raylog.storage.errors import DiskFull
 from tests.harness.control_nodes import PerfectNode
@@ -106,6 +108,44 @@ def test_a_damaged_one_is_told_and_another_is_made_at_once() -> None:
     assert play.machine.saving.damaged == ("250.checkpoint: damaged",), "it lies there"
     play.settle()
     assert play.saving is None
+
+
+def test_one_that_is_damaged_later_is_told_and_a_copy_gets_the_next_one() -> None:
+    play = play_of(node_a(), node_b(), most_bytes=1)
+    play.followed.discard("b")
+    play.settle(SUSPECT_MS + 1_000)
+    play.create("t")
+    play.copy_begins("b", "b2")  # on a new disk
+    damaged = play.snapshots[-1]
+    play.damaged.append(damaged)
+    play.settle(RETRY_MS)
+    assert play.saving is None, "nobody has looked"
+    play.followed.add("b")
+    play.until(lambda: play.saving is not None)
+    (why,) = play.machine.saving.damaged
+    assert damaged.id.file_name in why
+    (_, copy) = play.machine.copies
+    assert copy.problem == LACKS_SNAPSHOT, "it is not to blame"
+    play.settle()
+    assert play.machine.saving.damaged == ()
+    assert play.copy_of("b").status().end == len(play.disk)
+    assert play.desired.copies == ("a", "b")
+
+
+def test_one_that_a_bad_disk_damages_again_is_made_again_after_a_minute() -> None:
+    play = play_of(node_a(), node_b(), most_bytes=1)
+    play.create("t")
+    newest = play.snapshots[-1]
+    play.damaged.append(newest)
+    for _ in range(10):
+        play.does(SnapshotDamaged(end=newest.point.end, why="it is damaged"))
+        play.passes()
+        assert play.saving is None, "it was made just now"
+    play.passes(RETRY_MS)
+    assert play.saving is not None
+    play.makes_snapshot()
+    play.does(SnapshotDamaged(end=newest.point.end - 1, why="an older one is damaged"))
+    assert play.machine.saving.damaged == (), "nobody needs it"
 
 
 def test_the_next_controller_goes_on_behind_it_and_so_does_a_copy_that_is_behind() -> None:

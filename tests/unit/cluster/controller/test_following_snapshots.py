@@ -5,10 +5,11 @@ import pytest
 from raylog.actors.control import MetadataKept, Report
 from raylog.actors.levels import CHAINED_LEVEL
 from raylog.actors.node.metadata_copy import MetadataCopy
+from raylog.cluster.controller.events import SnapshotDamaged
 from raylog.cluster.controller.following import HEARTBEAT_MS, RETRY_MS, Following
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.observed import Observed
-from raylog.cluster.controller.pushing import message_of
+from raylog.cluster.controller.pushing import LACKS_SNAPSHOT, message_of
 from raylog.cluster.controller.records import LevelRecord, Record
 from raylog.cluster.controller.snapshots import snapshot_of
 from raylog.storage.testing.clock import ManualClock
@@ -27,6 +28,7 @@ class Play:
             fs.make_dir("/disk/log")
         self.now_ms = 0
         self.sent = self.brought = 0
+        self.damaged: list[SnapshotDamaged] = []
         self.copy = self._copy()
         self.begin(1, is_new=True)
 
@@ -87,7 +89,10 @@ class Play:
         for _ in range(12):
             self.now_ms += HEARTBEAT_MS + RETRY_MS
             for push in self.following.pushes(observed, self.now_ms, level=CHAINED_LEVEL):
-                message = message_of(push, CLUSTER, self.log)
+                message = message_of(push, CLUSTER, self.log, self.damaged.append)
+                if message is None:
+                    self.following.fail(push.token, "b", LACKS_SNAPSHOT, self.now_ms)
+                    continue
                 self.sent += 1
                 self.brought += bool(message.snapshot)
                 kept = self.copy.take(message)

@@ -12,7 +12,7 @@ from raylog.actors.metadata_snapshot import MetadataSnapshot, snapshot_ids
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.records import ControllerRecord, Record, TopicRecord, encode
 from raylog.cluster.controller.snapshots import snapshot_of
-from raylog.storage.errors import DiskFull, LogMissing, RaylogError, StorageError
+from raylog.storage.errors import CorruptCheckpoint, DiskFull, LogMissing, RaylogError, StorageError
 from raylog.storage.names import LOG_SUFFIX, base_offsets, segment_file
 from raylog.storage.state.properties import random_id
 from raylog.storage.testing.clock import ManualClock
@@ -130,6 +130,22 @@ def test_a_damaged_snapshot_falls_back_to_the_one_before_and_stays(fs: MemoryFil
     damage(fs, newest)
     is_read_back(fs, writer)
     assert newest.point.end in snapshots(fs)
+
+
+def test_a_snapshot_that_is_damaged_while_the_log_is_open_is_not_handed_out(
+    fs: MemoryFileSystem,
+) -> None:
+    writer = Writer(fs, is_new=True)
+    writer.write_topics(1)
+    newest = writer.save()
+    assert writer.log.snapshot_file(newest.point)
+    damage(fs, newest)
+    with pytest.raises(CorruptCheckpoint, match=f"{FOLDER}/{newest.id.file_name}"):
+        writer.log.snapshot_file(newest.point)
+    writer.log.save(writer.snapshot())
+    assert writer.log.snapshot_file(newest.point), "of no more records: the file is made anew"
+    writer.log.close()
+    is_read_back(fs, writer)
 
 
 def test_a_damaged_snapshot_falls_back_to_the_log_that_has_all_records(

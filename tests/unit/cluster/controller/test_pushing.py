@@ -2,15 +2,21 @@
 
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import replace
 
 import pytest
 
 from raylog.actors.control import MetadataKept, MetadataPush
 from raylog.actors.errors import NotLeader
-from raylog.cluster.controller.events import Kept, PushFailed, Whether
+from raylog.actors.levels import CHAINED_LEVEL, LEVELS
+from raylog.actors.metadata_snapshot import snapshot_ids
+from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.events import Kept, PushFailed, SnapshotDamaged, Whether
 from raylog.cluster.controller.instructions import Push
 from raylog.cluster.controller.metadata_log import MetadataLog
-from raylog.cluster.controller.pushing import PUSH_BYTES, Pushing
+from raylog.cluster.controller.pushing import LACKS_SNAPSHOT, PUSH_BYTES, Pushing
+from raylog.cluster.controller.records import LevelRecord, decode
+from raylog.cluster.controller.snapshots import snapshot_of
 from raylog.storage.clock import SystemClock
 from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.testing.waiting import wait_for
@@ -27,14 +33,14 @@ class Stage:
     """A Controller's log, and nodes that take what they get, or hang."""
 
     def __init__(self) -> None:
-        fs = MemoryFileSystem()
+        self.fs = fs = MemoryFileSystem()
         fs.make_dir("/disk")
         self.log = MetadataLog(fs, SystemClock(), "/disk/log", new_cluster=CLUSTER)
         self.gates: dict[str, Future[None]] = {}
         self.pushed: list[tuple[str, MetadataPush]] = []
         self.entered: list[str] = []
         self.errors: dict[str, Exception] = {}
-        self.events: list[Kept | PushFailed | Whether] = []
+        self.events: list[Kept | PushFailed | SnapshotDamaged | Whether] = []
         self.is_controller: bool | Exception = True
         self.left_out: list[bool] = []  # of the questions to Ray: whether a copy is to be left out
         self.pushing = Pushing(CLUSTER, self.log, self, self._is_it, self.events.append)
@@ -58,7 +64,19 @@ class Stage:
         return MetadataKept(node=node, life="life", end=push.base + len(push.batches))
 
     def heard(self) -> list[tuple[str, int]]:
-        return [(e.node, e.token) for e in self.events if not isinstance(e, Whether)]
+        return [(e.node, e.token) for e in self.events if isinstance(e, Kept | PushFailed)]
+
+    def damages_snapshot(self) -> str:
+        """The disk damages the newest snapshot, of all records; returns its file."""
+        self.log.append([LevelRecord(level=CHAINED_LEVEL, release="1.0.0")])
+        desired, history = Desired(), self.log.history()
+        for value in self.log.values():
+            desired.apply(decode(value, LEVELS))
+        self.log.save(snapshot_of(desired, history.point()))
+        (which,) = snapshot_ids(self.fs.list_dir(self.log.folder))
+        path = f"{self.log.folder}/{which.file_name}"
+        self.fs.write_file(path, self.fs.read_file(path)[:-1])
+        return path
 
 
 @pytest.fixture
@@ -133,6 +151,35 @@ def test_a_push_that_fails_is_told_with_its_reason(stage: Stage) -> None:
     whys = {event.node: event.why for event in stage.events if isinstance(event, PushFailed)}
     assert "it does not run" in whys["b"]
     assert "a mistake of ours" in whys["c"]
+
+
+def test_a_damaged_snapshot_is_told_and_not_sent_to_a_copy_that_goes_on_without_it(
+    stage: Stage,
+) -> None:
+    path = stage.damages_snapshot()
+    end = stage.log.end
+    stage.log.append([topic("t")])
+    stage.pushing.push(push(base=end, end=end + 1))
+    wait_for(lambda: len(stage.events) == 2)
+    found, kept = stage.events
+    assert isinstance(found, SnapshotDamaged)
+    assert found.end == end
+    assert path in found.why
+    assert isinstance(kept, Kept)
+    ((_, message),) = stage.pushed
+    assert (message.snapshot, len(message.batches)) == (b"", 1)
+
+
+def test_a_copy_that_needs_the_damaged_snapshot_gets_nothing(stage: Stage) -> None:
+    stage.damages_snapshot()
+    lacks = replace(push(base=1, end=stage.log.end), digest=b"")
+    stage.pushing.push(lacks)
+    wait_for(lambda: len(stage.events) == 2)
+    found, failed = stage.events
+    assert isinstance(found, SnapshotDamaged)
+    assert isinstance(failed, PushFailed)
+    assert failed.why == LACKS_SNAPSHOT
+    assert stage.entered == []
 
 
 def test_nothing_is_pushed_to_nodes_that_are_gone_or_after_the_end(stage: Stage) -> None:
