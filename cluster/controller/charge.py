@@ -8,11 +8,12 @@
                     |                                    |
                     | nobody has accepted that           | somebody has
                     v                                    v
-              ``doubt``: it decides nothing        it begins a higher epoch
+              ``doubt``: it decides nothing        it begins a new era (``metadata_history.py``)
 """
 
 from raylog.actors.control import Report
 from raylog.actors.errors import OlderMetadata
+from raylog.actors.metadata_history import next_era
 from raylog.cluster.controller.events import Refused, Started
 from raylog.cluster.controller.observed import Watched
 from raylog.cluster.controller.records import ControllerRecord
@@ -40,6 +41,8 @@ class Charge:
         self._accepts_older = event.accepts_older
         self._written = event.desired.controller_epoch
         self.outrank(max(self._written, event.least_epoch))
+        if self._accepts_older and event.least_epoch > self._written:
+            self._give_up(event.least_epoch)
 
     def record(self) -> ControllerRecord:
         """The record that makes it be in charge."""
@@ -121,10 +124,17 @@ class Charge:
     def _hear_of_another(self, who: str, epoch: int) -> None:
         """A node has obeyed a Controller that the metadata does not know."""
         if self._accepts_older:
-            self.outrank(epoch)
+            self._give_up(epoch)
         elif self.doubt is None:
             found = f"{self.folder} of node {short_key(self.node)}"
             self.doubt = OlderMetadata(found, self._written, f"epoch {epoch} is known to {who}")
+
+    def _give_up(self, epoch: int) -> None:
+        """A person goes on without a Controller that had this epoch: begin a new era.
+
+        That one may have gone on alone. What it has comes back as older metadata.
+        """
+        self.outrank(next_era(epoch) - 1)
 
     def outrank(self, epoch: int) -> None:
         """Somebody had this epoch: have a higher one."""

@@ -22,8 +22,8 @@ nobody obeys it before. Commands wait until these nodes have obeyed.
 **Older metadata.** A node obeys an epoch only when it is in the log, fsynced. So one that has seen
 a higher epoch than the log has, or this one but not from here, tells that the metadata was rolled
 back. Then nothing is decided any more (OlderMetadata): the nodes serve on, and a person decides.
-Where somebody has accepted the older metadata, the Controller begins a higher epoch instead:
-nothing of it may look like what the lost one did.
+Where somebody has accepted the older metadata, the Controller begins a new era instead
+(``metadata_history.py``): nothing of it may look like what the lost one did, or did later alone.
 
 What is done elsewhere: reading and writing the log, finding the nodes, sending (the Ray shell).
 """

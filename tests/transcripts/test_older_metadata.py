@@ -7,6 +7,7 @@ import pytest
 
 from raylog.actors.control import End
 from raylog.actors.errors import OlderMetadata
+from raylog.actors.metadata_history import ERA_EPOCHS, MetadataHistory, era_of
 from raylog.cluster.controller.commands import (
     AllocateProducerId,
     AlterTopic,
@@ -145,7 +146,32 @@ def test_an_epoch_that_the_log_dirs_know_is_never_given_again() -> None:
         node.epoch = 1
     play.begin(accepts_older=True, least_epoch=3)
     play.settle()
-    assert play.desired.controller_epoch == 4
+    assert play.desired.controller_epoch == ERA_EPOCHS
+
+
+@pytest.mark.parametrize("least_epoch", [-1, 3])
+def test_who_goes_on_with_older_metadata_begins_an_era_that_the_lost_one_never_reaches(
+    least_epoch: int,
+) -> None:
+    """The lost one may have gone on alone, beyond what any log dir in reach has obeyed."""
+    play, lost = rolled_back()
+    play.begin(accepts_older=True, least_epoch=least_epoch)
+    play.settle()
+    assert play.desired.controller_epoch == ERA_EPOCHS
+    newer = MetadataHistory(play.disk).latest_epoch
+    assert era_of(newer) > era_of(MetadataHistory(lost).latest_epoch + 100)
+    play.nodes["c"] = PerfectNode("c", "c1")
+    play.nodes["c"].epoch = 2 * ERA_EPOCHS + 7  # as of another one that was given up
+    play.settle()
+    assert play.desired.controller_epoch == 3 * ERA_EPOCHS
+    play.create("u")
+
+
+def test_who_accepts_metadata_that_is_not_older_begins_the_next_epoch() -> None:
+    play = begun(*nodes())
+    play.begin(accepts_older=True, least_epoch=1)
+    play.settle()
+    assert play.desired.controller_epoch == 2
 
 
 def test_a_refusal_by_the_epoch_of_the_controller_before_says_nothing() -> None:
@@ -176,7 +202,7 @@ def test_a_controller_in_charge_begins_a_higher_epoch_without_waiting_for_a_new_
     play.nodes["c"] = PerfectNode("c", "c1")
     play.sees()
     play.nodes["b"].epoch = 9
-    assert "append: controller 10" in play.reports("b")
+    assert f"append: controller {ERA_EPOCHS}" in play.reports("b")
 
 
 def test_a_crash_at_any_step_of_taking_charge_is_no_older_metadata() -> None:
