@@ -49,7 +49,14 @@ from raylog.cluster.controller.copies import Copy, Home, SurveyedDir, choose, fo
 from raylog.cluster.controller.following import CopyStatus
 from raylog.cluster.controller.observed import SUSPECT_MS
 from raylog.cluster.controller.putting import put_copy
-from raylog.cluster.controller.witness import Mark, is_last, is_left_out, is_settled, later
+from raylog.cluster.controller.witness import (
+    Mark,
+    is_last,
+    is_left_out,
+    is_settled,
+    later,
+    of_cluster,
+)
 from raylog.storage.clock import Clock
 from raylog.storage.errors import InvalidConfig, InvalidLogDir, LogMissing, RaylogError
 from raylog.storage.files import FileSystem
@@ -320,6 +327,7 @@ def _judged(
     found = entry.copy
     if found is None:
         return entry
+    marks = of_cluster(marks, found.cluster_id)
     is_fresh = 0 <= kept.idle_ms <= FENCED_MS
     # The clock of a machine that stood still says that it has heard the Controller just now.
     is_fenced = is_fresh and not is_left_out(marks, found.copies_at)
@@ -332,6 +340,7 @@ def remembered(entry: SurveyedDir, marks: Sequence[Mark]) -> SurveyedDir:
     found = entry.copy
     if found is None:
         return entry
+    marks = of_cluster(marks, found.cluster_id)
     since = later(marks, found.controller_epoch)
     return replace(
         entry,

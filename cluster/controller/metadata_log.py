@@ -45,6 +45,7 @@ from raylog.cluster.controller.putting import put_away, put_copy
 from raylog.cluster.controller.records import (
     ClusterRecord,
     ControllerRecord,
+    CopiesRecord,
     LevelRecord,
     Record,
     decode,
@@ -77,7 +78,10 @@ REPLAY_BYTES = 1 << 20
 
 
 class MetadataLog:
-    """``__cluster_metadata-0`` in one log dir."""
+    """``__cluster_metadata-0`` in one log dir.
+
+    ``copies_at``: the number of the last record of who is in sync, when it was opened; -1 for none.
+    """
 
     def __init__(
         self,
@@ -148,10 +152,14 @@ class MetadataLog:
             self._lock.release()
             raise
         end = 0 if self._snapshot is None else self._snapshot.point.end
+        self.copies_at = -1 if self._snapshot is None else self._snapshot.point.copies_at
         try:
             self.desired = self._desired_before()
             for value in self.values():
-                self.desired.apply(decode(value, self._levels))
+                record = decode(value, self._levels)
+                self.desired.apply(record)
+                if isinstance(record, CopiesRecord):
+                    self.copies_at = end
                 end += 1
             if end:
                 self._levels.check(self.desired.level, self.folder)

@@ -143,7 +143,7 @@ class RayReach:
 
     def marks(self) -> Sequence[Mark]:
         try:
-            return Witness(RayNotes(), self._namespace, "").marks()
+            return Witness(RayNotes(), self._namespace).marks()
         except Exception as error:  # whatever Ray raises: then nobody knows
             warn(logger, "no-witness", why=error)
             return []

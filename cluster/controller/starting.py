@@ -17,7 +17,7 @@ from raylog.cluster.controller.ray_managers import RayManagers
 from raylog.cluster.controller.ray_nodes import NodeWatch
 from raylog.cluster.controller.ray_reach import RayNotes
 from raylog.cluster.controller.shell import ControllerShell
-from raylog.cluster.controller.witness import Witness
+from raylog.cluster.controller.witness import Notes, Witness
 from raylog.storage.clock import SystemClock
 from raylog.storage.errors import RaylogError
 from raylog.storage.files import RealFileSystem
@@ -44,7 +44,7 @@ class RunningController:
     ) -> None:
         """Open the metadata at ``home``. ``node``: that this runs on. ``failed``: as of the loop.
 
-        Raises as ``MetadataLog`` and ``_witness`` do.
+        Raises as ``MetadataLog`` and ``begin_witness`` do.
         """
         metadata = MetadataLog(
             RealFileSystem(),
@@ -55,7 +55,7 @@ class RunningController:
         )
         try:
             self.cluster_id = metadata.desired.cluster_id
-            witness = _witness(namespace, metadata)
+            witness = begin_witness(RayNotes(), namespace, metadata, is_still_own_actor)
             kept = KeptLogDirs(RayNotes(), namespace, start)
             self._watch = NodeWatch(namespace, self.put)
             managers = RayManagers(
@@ -117,18 +117,22 @@ class RunningController:
         return self._shell.close()
 
 
-def _witness(namespace: str, metadata: MetadataLog) -> Witness:
-    """The witness of a life that begins over this metadata.
+def begin_witness(
+    notes: Notes, namespace: str, metadata: MetadataLog, is_controller: Callable[[], bool]
+) -> Witness:
+    """The witness of a life that begins over this metadata. ``is_controller``: as of
+    ``Witness.begin``.
 
     Raises NotLeader where Ray has started another Controller, or has not begun this one yet.
     """
-    witness = Witness(RayNotes(), namespace, random_id())
+    found = metadata.desired
+    witness = Witness(notes, namespace, random_id(), found.cluster_id)
     try:
-        is_controller = witness.begin(metadata.desired.controller_epoch, is_still_own_actor)
+        is_still = witness.begin(found.controller_epoch, metadata.copies_at, is_controller)
     except Exception as error:  # whatever Ray raises; before a copy is left out it must answer
         warn(logger, "no-witness", why=error)
         return witness
-    if not is_controller:
+    if not is_still:
         raise NotLeader("the broker", "Ray does not take this process for its Controller now")
     return witness
 

@@ -11,9 +11,13 @@ A copy of which the second holds for every life of a Controller, or where none h
 nothing that was committed. That needs a proof that Ray is the same one as in those lives: each
 leaves its mark when it begins, and when Ray ends they are all gone.
 
-The first one refutes what a copy says of itself: that it ends with an orderly stop, or has heard
-its Controller of late. A Controller may have begun over it since, and gone on without it. Without
-any mark (Ray was started again) nothing is refuted.
+The mark of a beginning takes the place of those before, so it says what they did: a copy that lacks
+the last record of who is in sync may have been left out by that. Who begins over metadata of one
+cluster neither settles nor obeys the marks of another one that was in the same Ray cluster.
+
+A mark behind a copy's record refutes what that copy says of itself: that it ends with an orderly
+stop, or has heard its Controller of late. A Controller may have begun over it since, and gone on
+without it. Without any mark (Ray was started again) nothing is refuted.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,11 +34,14 @@ NOT_ASKED = -1
 class Mark:
     """What a life of a Controller has left. ``epoch``: of the metadata over which it began.
 
-    ``asked_at``: the end of its log when it was to leave a copy out last; -1 for never.
+    ``asked_at``: the end of its log when it was to leave a copy out last. Before that the number of
+    the last record of who is in sync, when it began; -1 for none. ``cluster_id``: of the metadata;
+    empty where an older raylog left the mark.
     """
 
     epoch: int
     asked_at: int = NOT_ASKED
+    cluster_id: str = ""
 
 
 class Notes(Protocol):
@@ -46,10 +53,14 @@ class Notes(Protocol):
 
 
 class Witness:
-    """The marks of the Controllers of a namespace. ``life``: the own one's id."""
+    """The marks of the Controllers of a namespace.
 
-    def __init__(self, notes: Notes, namespace: str, life: str) -> None:
-        self._notes = notes
+    ``life``, ``cluster_id``: the own one's id, and that of its metadata; both empty for who only
+    looks.
+    """
+
+    def __init__(self, notes: Notes, namespace: str, life: str = "", cluster_id: str = "") -> None:
+        self._notes, self._cluster_id = notes, cluster_id
         self._prefix = f"raylog:{namespace}:controller:"
         self._key = self._prefix + life
         self._epoch = 0
@@ -58,27 +69,41 @@ class Witness:
         """Those of all lives that may matter."""
         return [_decoded(value) for value in self._notes.find(self._prefix).values()]
 
-    def begin(self, epoch: int, is_controller: Callable[[], bool]) -> bool:
+    def begin(self, epoch: int, copies_at: int, is_controller: Callable[[], bool]) -> bool:
         """A life begins over complete metadata of this epoch: what was before is settled.
 
+        ``copies_at``: the number of the last record in it of who is in sync; -1 for none.
         ``is_controller``: asks Ray whether this process still is it; may raise. Returns what it
         said. A process that Ray has replaced changes nothing: it may have stood still since it
         looked, and what its successor has left is not settled. Whoever is replaced only later
         forgets no mark of the successor either: it has seen which there are before it asked.
         """
         self._epoch = epoch
-        before = list(self._notes.find(self._prefix))
+        before = self._notes.find(self._prefix)
         if not is_controller():
             return False
-        self._notes.keep(self._key, _encoded(Mark(epoch=epoch)))
-        for key in before:
-            if key != self._key:
+        self._keep(copies_at)
+        for key, value in before.items():
+            if key != self._key and _is_of(_decoded(value), self._cluster_id):
                 self._notes.forget(key)
         return True
 
     def ask(self, end: int) -> None:
         """A copy is to be left out. ``end``: of the log now."""
-        self._notes.keep(self._key, _encoded(Mark(epoch=self._epoch, asked_at=end)))
+        self._keep(end)
+
+    def _keep(self, asked_at: int) -> None:
+        mark = Mark(epoch=self._epoch, asked_at=asked_at, cluster_id=self._cluster_id)
+        self._notes.keep(self._key, _encoded(mark))
+
+
+def of_cluster(marks: Iterable[Mark], cluster_id: str) -> list[Mark]:
+    """Those of the lives that may have had metadata of this cluster; all where it is empty."""
+    return [mark for mark in marks if _is_of(mark, cluster_id)]
+
+
+def _is_of(mark: Mark, cluster_id: str) -> bool:
+    return not cluster_id or mark.cluster_id in ("", cluster_id)
 
 
 def is_settled(marks: Iterable[Mark], epoch: int, copies_at: int) -> bool:
@@ -112,9 +137,19 @@ def is_left_out(marks: Iterable[Mark], copies_at: int) -> bool:
 
 
 def _encoded(mark: Mark) -> bytes:
-    return bytes(msgpack.packb({"v": 1, "epoch": mark.epoch, "asked_at": mark.asked_at}))
+    fields = {
+        "v": 1,
+        "epoch": mark.epoch,
+        "asked_at": mark.asked_at,
+        "cluster_id": mark.cluster_id,
+    }
+    return bytes(msgpack.packb(fields))
 
 
 def _decoded(value: bytes) -> Mark:
     fields = msgpack.unpackb(value)
-    return Mark(epoch=fields["epoch"], asked_at=fields["asked_at"])
+    return Mark(
+        epoch=fields["epoch"],
+        asked_at=fields["asked_at"],
+        cluster_id=fields.get("cluster_id", ""),
+    )

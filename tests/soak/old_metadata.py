@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from raylog.cluster.controller.copies import Copy, SurveyedDir
-from raylog.cluster.controller.witness import Mark, is_settled
+from raylog.cluster.controller.witness import Mark, is_settled, of_cluster
 from raylog.storage.log_dir import METADATA_PARTITION
 
 
@@ -93,7 +93,8 @@ def have_all(dirs: Iterable[SurveyedDir], marks: Sequence[Mark], nodes: int) -> 
             newest[entry.node] = entry.copy
     copies = list(newest.values())
     return len(copies) == nodes and all(
-        copy.is_same(copies[0]) and is_settled(marks, copy.controller_epoch, copy.copies_at)
+        copy.is_same(copies[0])
+        and is_settled(of_cluster(marks, copy.cluster_id), copy.controller_epoch, copy.copies_at)
         for copy in copies
     )
 

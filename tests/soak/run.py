@@ -364,7 +364,7 @@ class _Run:
         ]
 
     def _have_all_copies_all(self) -> bool:
-        marks = Witness(RayNotes(), NAMESPACE, "").marks()
+        marks = Witness(RayNotes(), NAMESPACE).marks()
         return have_all(self._surveyed(), marks, len((HEAD, *OTHERS)))
 
     def _tell_metadata(self) -> None:

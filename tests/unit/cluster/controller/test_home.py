@@ -587,6 +587,7 @@ def test_a_copy_that_has_not_heard_the_lost_controller_for_long_may_have_been_le
         ([Mark(epoch=0, asked_at=4)], False),
         ([Mark(epoch=0), Mark(epoch=0, asked_at=4)], False),
         ([Mark(epoch=2)], False),
+        ([Mark(epoch=0, cluster_id="another")], False),
         ([], False),
     ],
 )
@@ -616,6 +617,7 @@ def test_a_copy_that_ray_knows_was_not_left_out_goes_on_however_long_that_takes(
         ([Mark(epoch=1, asked_at=6)], False),
         ([Mark(epoch=2, asked_at=6)], False),
         ([Mark(epoch=0), Mark(epoch=1, asked_at=6)], False),
+        ([Mark(epoch=1, asked_at=6, cluster_id="another")], True),
         ([], True),  # Ray was started again
     ],
 )
