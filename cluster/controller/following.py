@@ -126,6 +126,7 @@ class Following:
         self._asked: AskWhether | None = None  # there is no answer yet
         self._asked_promise = 0  # the highest one that was known when Ray was asked last
         self._leave_until_ms = 0
+        self._is_leave_noted = False  # Ray's head may know of one to be left out that was not yet
         self._ask_not_before_ms = 0
 
     # -- what happens ------------------------------------------------------------------------------
@@ -156,6 +157,8 @@ class Following:
             if isinstance(record, ControllerRecord):
                 self.epoch = record.epoch
             elif isinstance(record, CopiesRecord):
+                left_out = self._members.keys() - set(record.directories)
+                self._is_leave_noted = self._is_leave_noted and not left_out
                 self._members = dict(zip(record.directories, record.nodes, strict=True))
                 self._members_end = self.history.end
                 self._leave_until_ms = 0  # the next one that leaves is another question
@@ -342,12 +345,20 @@ class Following:
 
         ``is_stopped``: whether an operator wants nothing of this node to run; ``is_taken_offline``:
         nothing in this log dir to be used. Before one is dropped Ray is asked whether this is still
-        the Controller: the one that replaces it may count on that copy.
+        the Controller: the one that replaces it may count on that copy. Where it is not dropped
+        after all Ray's head is told: else that copy alone would not be enough to begin with.
+
+        Nothing is being written now, so that no record follows which drops one by that question.
         """
         if not self.epoch or not self.directory_id:
             return None
         wanted = self._wanted(now_ms, may_join, is_stopped, is_taken_offline)
         is_dropped = not self._members.keys() <= wanted.keys()
+        if self._is_leave_noted and not is_dropped:
+            taken_back = self.ask(now_ms, copies_at=self.history.copies_at)
+            if taken_back is not None:
+                self._leave_until_ms = 0
+                return taken_back
         if wanted == self._members or not (may_join or is_dropped):
             return None
         if is_dropped and now_ms >= self._leave_until_ms:
@@ -402,11 +413,15 @@ class Following:
 
     # -- whether it is still the Controller --------------------------------------------------------
 
-    def ask(self, now_ms: int, *, leaves_out: bool = False) -> AskWhether | None:
-        """Ask Ray, if it is not being asked. ``leaves_out``: as of ``AskWhether``."""
+    def ask(
+        self, now_ms: int, *, leaves_out: bool = False, copies_at: int | None = None
+    ) -> AskWhether | None:
+        """Ask Ray, if it is not being asked. The arguments are as of ``AskWhether``."""
         if self._asked is not None or now_ms < self._ask_not_before_ms:
             return None
-        self._asked, self._asked_promise = AskWhether(leaves_out=leaves_out), self.higher_promise
+        self._asked = AskWhether(leaves_out=leaves_out, copies_at=copies_at)
+        self._asked_promise = self.higher_promise
+        self._is_leave_noted = self._is_leave_noted or leaves_out
         return self._asked
 
     def told(self, is_still: bool | None, now_ms: int) -> int:
@@ -421,6 +436,8 @@ class Following:
         # A copy that is silent only since the question may be one that counts for another.
         if asked is not None and asked.leaves_out:
             self._leave_until_ms = now_ms + LEAVE_MS
+        if asked is not None and asked.copies_at is not None:
+            self._is_leave_noted = False
         return self._asked_promise
 
     # -- to look at --------------------------------------------------------------------------------

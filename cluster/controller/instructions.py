@@ -119,10 +119,13 @@ class Push:
 class AskWhether:
     """Ask Ray whether this process is still the Controller: ``Whether``.
 
-    ``leaves_out``: it is asked since a copy of the metadata is to be left out.
+    ``leaves_out``: it is asked since a copy of the metadata is to be left out, which Ray's head has
+    to know first. ``copies_at``: no copy is to be left out after all, which Ray's head shall know:
+    the number of the last record of who is in sync, -1 for none. None: nothing is said of that.
     """
 
-    leaves_out: bool
+    leaves_out: bool = False
+    copies_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

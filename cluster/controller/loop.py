@@ -73,7 +73,7 @@ class Hands(Protocol):
     def push(self, push: Push) -> None:
         """Send a node's copy what follows in the metadata: ``Kept`` or ``PushFailed`` follows."""
 
-    def ask_whether(self, *, leaves_out: bool) -> None:
+    def ask_whether(self, question: AskWhether) -> None:
         """Ask Ray whether this is still the Controller: ``Whether`` follows."""
 
     def answer(self, answer: Answer) -> None:
@@ -207,7 +207,7 @@ class ControllerLoop:
             case Push():
                 self._hands.push(instruction)
             case AskWhether():
-                self._hands.ask_whether(leaves_out=instruction.leaves_out)
+                self._hands.ask_whether(instruction)
             case Answer():
                 self._hands.answer(instruction)
             case Note():

@@ -27,7 +27,7 @@ from raylog.actors.control import MetadataKept, MetadataPush
 from raylog.actors.events import warn
 from raylog.actors.metadata_history import HistoryPoint
 from raylog.cluster.controller.events import Kept, PushFailed, SnapshotDamaged, Whether
-from raylog.cluster.controller.instructions import Push
+from raylog.cluster.controller.instructions import AskWhether, Push
 from raylog.storage.errors import OutOfResources, RaylogError
 
 logger = logging.getLogger(__name__)
@@ -185,12 +185,12 @@ class Pushing:
         cluster_id: str,
         log: BatchLog,
         holders: CopyHolders,
-        is_controller: Callable[[bool], bool],
+        is_controller: Callable[[AskWhether], bool],
         put: Callable[[Kept | PushFailed | SnapshotDamaged | Whether], None],
     ) -> None:
         """``is_controller``: asks Ray whether this process still is it; may wait, and raise.
 
-        It is told whether a copy is to be left out, which Ray's head has to know then.
+        It also has Ray's head know what the question says of copies that are left out.
         """
         self._cluster_id, self._log, self._holders = cluster_id, log, holders
         self._is_controller, self._put = is_controller, put
@@ -204,19 +204,19 @@ class Pushing:
         if line is not None:
             line.push(push)
 
-    def ask_whether(self, *, leaves_out: bool) -> None:
+    def ask_whether(self, question: AskWhether) -> None:
         """Ask Ray; returns at once."""
         try:
             threading.Thread(
-                target=self._ask, args=(leaves_out,), name="whether", daemon=True
+                target=self._ask, args=(question,), name="whether", daemon=True
             ).start()
         except RuntimeError:  # no more threads: it is asked again
             self._put(Whether(is_still=None))
 
-    def _ask(self, leaves_out: bool) -> None:
+    def _ask(self, question: AskWhether) -> None:
         is_still = None
         try:
-            is_still = self._is_controller(leaves_out)
+            is_still = self._is_controller(question)
         except Exception as error:
             warn(logger, "ray-does-not-answer", why=error)
         self._put(Whether(is_still=is_still))

@@ -27,6 +27,7 @@ from raylog.cluster.controller.events import Event, NodesSeen, Started, Stopping
 from raylog.cluster.controller.instructions import (
     Answer,
     Append,
+    AskWhether,
     MakeReserve,
     MakeSnapshot,
     Push,
@@ -70,7 +71,7 @@ class ControllerShell:
         clock: Clock | None = None,
         least_epoch: int = NO_EPOCH,
         accepts_older: bool = False,
-        is_controller: Callable[[bool], bool] = lambda leaves_out: True,
+        is_controller: Callable[[AskWhether], bool] = lambda question: True,
         start: str = "",
     ) -> None:
         """``node``: the key of the node that this runs on. ``failed``: as of the loop.
@@ -136,8 +137,8 @@ class ControllerShell:
     def push(self, push: Push) -> None:
         self._pushing.push(push)
 
-    def ask_whether(self, *, leaves_out: bool) -> None:
-        self._pushing.ask_whether(leaves_out=leaves_out)
+    def ask_whether(self, question: AskWhether) -> None:
+        self._pushing.ask_whether(question)
 
     def answer(self, answer: Answer) -> None:
         self._requests.answer(answer)

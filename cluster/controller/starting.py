@@ -11,6 +11,7 @@ from raylog.actors.runtime.nodes import is_still_own_actor
 from raylog.cluster.controller.asking import Commanding, Lookups
 from raylog.cluster.controller.copies import Home
 from raylog.cluster.controller.events import Event
+from raylog.cluster.controller.instructions import AskWhether
 from raylog.cluster.controller.kept_log_dirs import KeptLogDirs
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.ray_managers import RayManagers
@@ -73,7 +74,9 @@ class RunningController:
                 others=lambda: self._watch.others,
                 least_epoch=home.least_epoch,
                 accepts_older=home.accepts_older,
-                is_controller=lambda leaves_out: _is_controller(witness, metadata, leaves_out),
+                is_controller=lambda question: tell_and_ask(
+                    witness, metadata, question, is_still_own_actor
+                ),
                 start=start,
             )
         except BaseException:  # the next try must find the log unlocked
@@ -149,11 +152,19 @@ def _note_log_dirs(kept: KeptLogDirs, config: BrokerConfig) -> BrokerConfig:
     return config
 
 
-def _is_controller(witness: Witness, metadata: MetadataLog, leaves_out: bool) -> bool:
+def tell_and_ask(
+    witness: Witness,
+    metadata: MetadataLog,
+    question: AskWhether,
+    is_controller: Callable[[], bool],
+) -> bool:
     """Whether this process is still the Controller. Raises what Ray raises.
 
-    ``leaves_out``: whether a copy is to be left out, which Ray's head knows then.
+    What the question says of copies that are left out Ray's head knows then.
     """
-    if leaves_out:
+    if question.leaves_out:
         witness.ask(metadata.end)
-    return is_still_own_actor()
+    is_still = is_controller()
+    if is_still and question.copies_at is not None:
+        witness.take_back(question.copies_at)
+    return is_still

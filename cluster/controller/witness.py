@@ -34,9 +34,9 @@ NOT_ASKED = -1
 class Mark:
     """What a life of a Controller has left. ``epoch``: of the metadata over which it began.
 
-    ``asked_at``: the end of its log when it was to leave a copy out last. Before that the number of
-    the last record of who is in sync, when it began; -1 for none. ``cluster_id``: of the metadata;
-    empty where an older raylog left the mark.
+    ``asked_at``: the end of its log when it was to leave a copy out last. Before that, and where it
+    did not do so, the number of the last record of who is in sync; -1 for none. ``cluster_id``: of
+    the metadata; empty where an older raylog left the mark.
     """
 
     epoch: int
@@ -91,6 +91,13 @@ class Witness:
     def ask(self, end: int) -> None:
         """A copy is to be left out. ``end``: of the log now."""
         self._keep(end)
+
+    def take_back(self, copies_at: int) -> None:
+        """None was left out since it was to be, nor will be before the next ``ask``.
+
+        ``copies_at``: the number of the last record of who is in sync; -1 for none.
+        """
+        self._keep(copies_at)
 
     def _keep(self, asked_at: int) -> None:
         mark = Mark(epoch=self._epoch, asked_at=asked_at, cluster_id=self._cluster_id)

@@ -16,6 +16,7 @@
     probe b                                      pushes without records
     am I the Controller?                         ``play.says_whether(True)``
     am I the Controller? a copy is left out      the same
+    am I the Controller? no copy is left out     the same: none was since that was asked
 """
 
 from collections.abc import Callable
@@ -486,8 +487,12 @@ def told(instruction: Instruction) -> str:
             is_probe = instruction.base == instruction.end
             span = f"{instruction.base}-{instruction.end}"
             return f"probe {instruction.node}" if is_probe else f"push {instruction.node} {span}"
-        case AskWhether(leaves_out=leaves_out):
-            return "am I the Controller?" + (" a copy is left out" if leaves_out else "")
+        case AskWhether(leaves_out=True):
+            return "am I the Controller? a copy is left out"
+        case AskWhether(copies_at=None):
+            return "am I the Controller?"
+        case AskWhether():
+            return "am I the Controller? no copy is left out"
 
 
 def order_line(order: Order) -> str:

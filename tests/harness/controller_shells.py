@@ -130,7 +130,7 @@ class ShellPlay:
             self.managers,
             failed=self.failures.append,
             clock=self.clock,
-            is_controller=lambda leaves_out: self.managers.is_controller,
+            is_controller=lambda question: self.managers.is_controller,
         )
         self.managers.report = shell.put
         return shell

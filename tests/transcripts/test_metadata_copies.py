@@ -403,6 +403,44 @@ def test_what_ray_says_of_a_promise_lets_no_copy_be_left_out() -> None:
     assert "am I the Controller? a copy is left out" in play.passes(LEAVE_MS - 1)
 
 
+def test_a_copy_that_answers_before_it_is_left_out_is_said_to_be_in_sync_again() -> None:
+    """Else it would not be enough for the next Controller, though it has all that counts."""
+    play = followed(node_b())
+    play.silent.add("b")
+    play.until(lambda: play.is_asking)
+    assert "b" in play.pushes
+    play.keeps("b")
+    taken_back = play.says_whether(True)
+    assert taken_back == ["am I the Controller? no copy is left out"]
+    play.asks(create())
+    play.appended()
+    play.keeps("b")
+    lines = play.says_whether(None)
+    assert not any("Controller" in line for line in lines), "Ray does not answer"
+    assert "am I the Controller? no copy is left out" in play.passes(RETRY_MS)
+    play.says_whether(True)
+    play.silent.clear()
+    play.settle()
+    assert not play.is_asking
+    assert play.desired.copies == ("a", "b")
+
+
+def test_what_was_said_in_vain_of_one_copy_lets_no_other_be_left_out() -> None:
+    play = followed(node_b(), node_c())
+    play.silent.add("b")
+    play.settle(3_000)
+    play.silent.add("c")
+    play.until(lambda: play.is_asking)
+    play.keeps("b")
+    assert "am I the Controller? no copy is left out" in play.says_whether(True)
+    play.says_whether(True)
+    lines: list[str] = []
+    while not play.is_asking:
+        lines += play.passes()
+    assert "am I the Controller? a copy is left out" in lines
+    assert not any("append: copies" in line for line in lines)
+
+
 def test_a_copy_with_a_record_of_a_later_controller_makes_this_one_stop() -> None:
     play, lost = followed(node_b()), followed(node_b())
     lost.begin(least_epoch=6)

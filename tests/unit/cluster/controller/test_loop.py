@@ -23,7 +23,14 @@ from raylog.cluster.controller.events import (
     Started,
     Tick,
 )
-from raylog.cluster.controller.instructions import Answer, Append, MakeSnapshot, Push, Tell
+from raylog.cluster.controller.instructions import (
+    Answer,
+    Append,
+    AskWhether,
+    MakeSnapshot,
+    Push,
+    Tell,
+)
 from raylog.cluster.controller.loop import ControllerLoop
 from raylog.cluster.controller.machine import ControllerMachine
 from raylog.cluster.controller.records import ClusterRecord
@@ -72,7 +79,7 @@ class Stage:
     def push(self, push: Push) -> None:
         raise AssertionError("there is one node")
 
-    def ask_whether(self, *, leaves_out: bool) -> None:
+    def ask_whether(self, question: AskWhether) -> None:
         raise AssertionError("there is one node")
 
     def answer(self, answer: Answer) -> None:

@@ -12,7 +12,7 @@ from raylog.actors.levels import CHAINED_LEVEL, LEVELS
 from raylog.actors.metadata_snapshot import snapshot_ids
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.events import Kept, PushFailed, SnapshotDamaged, Whether
-from raylog.cluster.controller.instructions import Push
+from raylog.cluster.controller.instructions import AskWhether, Push
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.pushing import LACKS_SNAPSHOT, PUSH_BYTES, Pushing
 from raylog.cluster.controller.records import LevelRecord, decode
@@ -42,11 +42,11 @@ class Stage:
         self.errors: dict[str, Exception] = {}
         self.events: list[Kept | PushFailed | SnapshotDamaged | Whether] = []
         self.is_controller: bool | Exception = True
-        self.left_out: list[bool] = []  # of the questions to Ray: whether a copy is to be left out
+        self.asked: list[AskWhether] = []
         self.pushing = Pushing(CLUSTER, self.log, self, self._is_it, self.events.append)
 
-    def _is_it(self, leaves_out: bool) -> bool:
-        self.left_out.append(leaves_out)
+    def _is_it(self, question: AskWhether) -> bool:
+        self.asked.append(question)
         if isinstance(self.is_controller, Exception):
             raise self.is_controller
         return self.is_controller
@@ -194,11 +194,12 @@ def test_nothing_is_pushed_to_nodes_that_are_gone_or_after_the_end(stage: Stage)
 
 
 def test_what_ray_says_of_the_controller_is_told(stage: Stage) -> None:
+    question = AskWhether(leaves_out=True)
     for said in (True, False, RuntimeError("the GCS is away")):
         stage.events.clear()
         stage.is_controller = said
-        stage.pushing.ask_whether(leaves_out=said is True)
+        stage.pushing.ask_whether(question)
         wait_for(lambda: stage.events)
         wanted = None if isinstance(said, Exception) else said
         assert stage.events == [Whether(is_still=wanted)]
-    assert stage.left_out == [True, False, False]
+    assert stage.asked == [question] * 3

@@ -6,10 +6,11 @@ import pytest
 
 from raylog.actors.errors import NotLeader
 from raylog.actors.levels import CHAINED_LEVEL
+from raylog.cluster.controller.instructions import AskWhether
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.records import CopiesRecord, LevelRecord, Record
 from raylog.cluster.controller.snapshots import snapshot_of
-from raylog.cluster.controller.starting import begin_witness
+from raylog.cluster.controller.starting import begin_witness, tell_and_ask
 from raylog.cluster.controller.witness import Mark
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
@@ -107,3 +108,28 @@ def test_while_ray_does_not_answer_it_begins_and_notes_later_whom_it_leaves_out(
     notes.is_away = False
     witness.ask(41)
     assert witness.marks() == [Mark(epoch=4, asked_at=41, cluster_id=CLUSTER)]
+
+
+def test_ray_knows_of_a_copy_that_is_to_be_left_out_before_it_is_asked_and_that_it_was_not(
+    disk: Disk, notes: FakeNotes
+) -> None:
+    witness = begin_witness(notes, NAMESPACE, disk.log, yes)
+    seen: list[int] = []
+
+    def is_asked() -> bool:
+        seen.append(witness.marks()[0].asked_at)
+        return True
+
+    end = disk.log.end
+    assert tell_and_ask(witness, disk.log, AskWhether(leaves_out=True), is_asked)
+    assert tell_and_ask(witness, disk.log, AskWhether(), is_asked)
+    assert tell_and_ask(witness, disk.log, AskWhether(copies_at=-1), is_asked)
+    assert seen == [end, end, end]
+    assert witness.marks()[0].asked_at == -1
+
+
+def test_a_process_that_was_replaced_takes_nothing_back(disk: Disk, notes: FakeNotes) -> None:
+    witness = begin_witness(notes, NAMESPACE, disk.log, yes)
+    assert not tell_and_ask(witness, disk.log, AskWhether(leaves_out=True), lambda: False)
+    assert not tell_and_ask(witness, disk.log, AskWhether(copies_at=-1), lambda: False)
+    assert witness.marks()[0].asked_at == disk.log.end
