@@ -9,6 +9,7 @@ from raylog.actors.control import VERSION, MetadataKept, MetadataPush
 from raylog.actors.errors import UnsupportedVersion
 from raylog.actors.metadata_history import ERA_EPOCHS
 from raylog.actors.node.metadata_copy import (
+    NEW_SUFFIX,
     REOPEN_MS,
     MetadataCopy,
     all_batches,
@@ -27,7 +28,8 @@ from raylog.storage.testing.memory import MemoryFileSystem, Stopped, Survives
 from tests.harness.metadata_pushes import CLUSTER, Pushing, began, topic
 
 LOG_DIR = "/disk/log"
-FOLDER = f"{LOG_DIR}/__cluster_metadata-0"
+METADATA = "__cluster_metadata-0"
+FOLDER = f"{LOG_DIR}/{METADATA}"
 SEGMENT = f"{FOLDER}/{segment_file(0, LOG_SUFFIX)}"
 # Decisions of one Controller, the second of them of two records.
 HISTORY = Pushing(began(1), (topic("t"), topic("u")), topic("v"))
@@ -268,9 +270,7 @@ def test_what_a_person_has_given_up_is_set_aside_whole_and_never_cut(
         assert (kept.end, kept.promised) == (0, ERA_EPOCHS)
     assert has(copy.take(restored.push()), restored)
     (aside,) = [name for name in fs.list_dir(LOG_DIR) if name.endswith("-stray")]
-    log = open_metadata(fs, ManualClock(), f"{LOG_DIR}/{aside}")
-    assert [value for batch in all_batches(log) for value in values_of(batch)] == lost.values
-    log.release()
+    assert values_in(fs, aside) == lost.values
     copy.release()
     assert read_back(fs) == restored.values
 
@@ -356,6 +356,50 @@ def test_after_any_crash_while_a_tail_is_cut_what_was_acknowledged_is_there() ->
         assert kept is None or has(after, newer)
         assert after.promised in (2, 3)
         assert has(copy.take(newer.push(3)), newer)
+
+
+@pytest.mark.parametrize("beginning", [3, 0])
+def test_after_any_crash_while_a_copy_is_set_aside_it_is_whole_in_one_place_and_the_node_goes_on(
+    beginning: int,
+) -> None:
+    lost = Pushing(began(1), topic("t"), topic("lost"), topic("too"))
+    restored = Pushing(began(1), topic("t"), began(ERA_EPOCHS), topic("new"))
+    found = crashes(
+        lambda copy: copy.take(lost.push()), lambda copy: copy.take(restored.push(beginning))
+    )
+    assert len(found) > 40
+    places = set()
+    for fs, kept in found:
+        (place,) = [name for name in folders(fs) if values_in(fs, name) == lost.values]
+        is_aside = place.endswith("-stray")
+        assert is_aside or place == METADATA
+        places.add(is_aside)
+        assert is_aside or kept is None, "it was answered that it is gone"
+        copy = copy_in(fs)
+        after = copy.status()
+        assert not after.problem
+        copy.take(restored.push(beginning))
+        assert has(copy.take(restored.push()), restored)
+        copy.release()
+        assert read_back(fs) == restored.values
+        (aside,) = [name for name in folders(fs) if name.endswith("-stray")]
+        assert values_in(fs, aside) == lost.values
+    assert places == {False, True}
+
+
+def folders(fs: MemoryFileSystem) -> list[str]:
+    """Those of metadata, but what a crash has left of one that was being made."""
+    names = [name for name in fs.list_dir(LOG_DIR) if name.startswith(METADATA)]
+    return [name for name in names if not name.endswith(NEW_SUFFIX)]
+
+
+def values_in(fs: MemoryFileSystem, name: str) -> list[bytes]:
+    """The records in a folder, which stays as it is."""
+    log = open_metadata(fs.crash(), ManualClock(), f"{LOG_DIR}/{name}")
+    try:
+        return [value for batch in all_batches(log) for value in values_of(batch)]
+    finally:
+        log.release()
 
 
 def test_after_any_crash_a_promise_that_was_answered_is_kept() -> None:

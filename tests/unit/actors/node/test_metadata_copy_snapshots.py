@@ -7,8 +7,15 @@ import pytest
 
 from raylog.actors.control import MetadataKept, MetadataPush
 from raylog.actors.levels import CHAINED_LEVEL
+from raylog.actors.metadata_history import ERA_EPOCHS
 from raylog.actors.metadata_snapshot import snapshot_ids, to_bytes
-from raylog.actors.node.metadata_copy import MetadataCopy
+from raylog.actors.node.metadata_copy import (
+    NEW_SUFFIX,
+    MetadataCopy,
+    all_batches,
+    open_metadata,
+    values_of,
+)
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.records import LevelRecord
 from raylog.storage.names import base_offsets
@@ -324,6 +331,42 @@ def test_after_any_crash_a_copy_that_begins_behind_a_snapshot_is_the_old_one_non
         assert has(copy.take(push), HISTORY)
         copy.release()
         assert is_whole(fs)
+
+
+def test_after_any_crash_a_copy_that_was_given_up_for_a_snapshot_is_whole_in_one_place() -> None:
+    lost = Pushing(LEVEL, began(1), topic("a"), topic("lost"), topic("too"), topic("many"))
+    restored = Pushing(LEVEL, began(1), topic("a"), began(ERA_EPOCHS), topic("b"), topic("c"))
+    push = restored.push_snapshot(6)
+    found = crashes(lambda copy, _: copy.take(lost.push()), lambda copy: copy.take(push))
+    assert len(found) > 40
+    for fs, kept in found:
+        whole = [name for name in folders(fs) if end_in(fs, name, lost) == lost.history.end]
+        assert len(whole) == 1
+        assert kept is None or whole[0].endswith("-stray")
+        copy = copy_in(fs)
+        assert not copy.status().problem
+        assert has(copy.take(push), restored)
+        copy.release()
+        (aside,) = [name for name in folders(fs) if name.endswith("-stray")]
+        assert end_in(fs, aside, lost) == lost.history.end
+
+
+def folders(fs: MemoryFileSystem) -> list[str]:
+    """Those of metadata, but what a crash has left of one that was being made."""
+    names = [name for name in fs.list_dir(LOG_DIR) if name.startswith("__cluster_metadata-0")]
+    return [name for name in names if not name.endswith(NEW_SUFFIX)]
+
+
+def end_in(fs: MemoryFileSystem, name: str, history: Pushing) -> int:
+    """So many records of this history are in a folder, which stays as it is; -1: it has others."""
+    log = open_metadata(fs.crash(), ManualClock(), f"{LOG_DIR}/{name}")
+    try:
+        batches = all_batches(log, log.log_start_offset)
+        values = [value for batch in batches for value in values_of(batch)]
+        is_of_it = values == history.values[: len(values)]
+        return log.log_end_offset if is_of_it and log.log_start_offset == 0 else -1
+    finally:
+        log.release()
 
 
 def test_after_any_crash_while_a_snapshot_is_kept_every_record_is_there() -> None:

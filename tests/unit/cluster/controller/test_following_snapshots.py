@@ -4,7 +4,8 @@ import pytest
 
 from raylog.actors.control import MetadataKept, Report
 from raylog.actors.levels import CHAINED_LEVEL
-from raylog.actors.node.metadata_copy import MetadataCopy
+from raylog.actors.metadata_history import ERA_EPOCHS
+from raylog.actors.node.metadata_copy import MetadataCopy, open_metadata
 from raylog.cluster.controller.events import SnapshotDamaged
 from raylog.cluster.controller.following import HEARTBEAT_MS, RETRY_MS, Following
 from raylog.cluster.controller.metadata_log import MetadataLog
@@ -12,6 +13,7 @@ from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.pushing import LACKS_SNAPSHOT, message_of
 from raylog.cluster.controller.records import LevelRecord, Record
 from raylog.cluster.controller.snapshots import snapshot_of
+from raylog.storage.state.controller_epoch import NO_EPOCH
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
 from tests.harness.metadata_pushes import CLUSTER, NEWER_LEVELS, began, topic
@@ -43,13 +45,21 @@ class Play:
             directory_id="dir-b",
         )
 
-    def begin(self, epoch: int, *, is_new: bool = False) -> None:
+    def begins_cluster_anew(self) -> None:
+        """A person begins the cluster of the log dirs anew, where its metadata is lost."""
+        self.log.close()
+        self.disk = MemoryFileSystem()
+        self.disk.make_dir("/disk/log")
+        self.begin(ERA_EPOCHS + 1, is_new=True, least_epoch=ERA_EPOCHS)
+
+    def begin(self, epoch: int, *, is_new: bool = False, least_epoch: int = NO_EPOCH) -> None:
         """A Controller begins over the log as it lies."""
         self.log = MetadataLog(
             self.disk,
             ManualClock(),
             "/disk/log",
             new_cluster=CLUSTER if is_new else "",
+            least_epoch=least_epoch,
             levels=NEWER_LEVELS,
         )
         self.desired = self.log.desired
@@ -100,6 +110,14 @@ class Play:
                 self.following.validate()
         assert kept is not None
         return kept
+
+    def end_of_aside(self, name: str) -> int:
+        """So many records has what the node of the copy has set aside."""
+        log = open_metadata(self.other.crash(), ManualClock(), f"/disk/log/{name}")
+        try:
+            return log.log_end_offset
+        finally:
+            log.release()
 
     @property
     def is_level(self) -> bool:
@@ -186,6 +204,29 @@ def test_the_tail_of_a_lost_controller_is_replaced_by_a_snapshot(play: Play) -> 
     play.follow()
     assert play.is_level
     assert play.copy_has_all()
+
+
+@pytest.mark.parametrize("is_old_trimmed", [False, True])
+@pytest.mark.parametrize("is_new_trimmed", [False, True])
+def test_a_copy_of_a_cluster_that_was_begun_anew_is_set_aside_and_gets_the_new_one(
+    play: Play, *, is_old_trimmed: bool, is_new_trimmed: bool
+) -> None:
+    play.write_topics("xyz")
+    play.follow()
+    if is_old_trimmed:
+        trimmed(play)
+        play.follow()
+    lost = play.log.end
+    play.begins_cluster_anew()
+    if is_new_trimmed:
+        trimmed(play)
+    play.write_topics("e")
+    kept = play.follow()
+    assert play.is_level
+    assert kept.epochs[-1].epoch == ERA_EPOCHS + 1
+    assert play.copy_has_all()
+    (aside,) = [name for name in play.other.list_dir("/disk/log") if name.endswith("-stray")]
+    assert play.end_of_aside(aside) == lost, "all that the lost Controllers wrote"
 
 
 def test_copies_that_have_gone_on_apart_in_one_epoch_are_told_and_nothing_is_cut(

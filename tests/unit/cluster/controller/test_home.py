@@ -16,7 +16,7 @@ from raylog.actors.errors import (
     OlderMetadata,
     RequestTimedOut,
 )
-from raylog.actors.metadata_history import EpochStart
+from raylog.actors.metadata_history import ERA_EPOCHS, EpochStart
 from raylog.actors.metadata_start import find_start
 from raylog.actors.node.metadata_copy import values_of
 from raylog.cluster.controller.copies import SurveyedDir
@@ -298,6 +298,43 @@ def test_the_newest_copy_is_brought_here_when_it_lies_on_another_node() -> None:
     log = MetadataLog(nodes.fs, ManualClock(), "/a")
     assert log.desired.controller_epoch == 2
     log.close()
+
+
+def test_a_copy_here_that_a_person_has_given_up_is_kept_beside_the_one_that_is_brought() -> None:
+    """It went on alone, and what it has may have counted."""
+    nodes = Nodes("a", "b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("a", "b")
+    nodes.writes("a", controller("a", 2), topic("lost"))
+    lost = nodes.records("a")
+    nodes.writes("b", controller("b", ERA_EPOCHS), in_sync("b"))
+    assert nodes.begin() == "/a"
+    assert nodes.records("a") == nodes.records("b") != lost
+    assert nodes.names("a") == [METADATA, METADATA + "-stray"]
+    (aside,) = [name for name in nodes.fs.list_dir("/a") if name.endswith("-stray")]
+    batches = batches_of(nodes.fs, f"/a/{aside}")
+    assert [value for batch in batches for value in values_of(batch)] == lost
+
+
+def test_a_copy_here_that_only_lacks_what_a_person_goes_on_with_may_go() -> None:
+    nodes = Nodes("a", "b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("a", "b")
+    nodes.writes("b", controller("b", ERA_EPOCHS), in_sync("b"))
+    assert nodes.begin() == "/a"
+    assert nodes.names("a") == [METADATA, METADATA + "-delete"]
+
+
+def test_the_tail_of_a_lost_controller_here_may_go() -> None:
+    """It never counted: nobody else had it, and the next Controller began without it."""
+    nodes = Nodes("a", "b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("a", "b")
+    nodes.writes("a", topic("never-counted"))
+    nodes.writes("b", controller("b", 2), in_sync("b"))
+    assert nodes.begin() == "/a"
+    assert nodes.records("a") == nodes.records("b")
+    assert nodes.names("a") == [METADATA, METADATA + "-delete"]
 
 
 def test_the_only_copy_is_moved_and_not_copied() -> None:
