@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from raylog.actors.cluster_image import Endpoint
 from raylog.actors.control import LogId
 from raylog.storage.config import LogConfig
 from raylog.storage.names import TopicPartition
@@ -20,7 +21,9 @@ class LogSpec:
     ``is_clean``: the broker before stopped in order. ``recovery_point``, ``log_start_offset``: as
     the checkpoints of the log dir have them; 0 where they are unknown. ``controller_epoch``: of the
     orders by which the log is served. ``node``: the key of its node, whose LogManager it reports
-    to, and asks for orders after a restart; empty where there is no LogManager.
+    to, and asks for orders after a restart; empty where there is no LogManager. ``cluster_id``:
+    empty where an older raylog does not say it; nothing listens then. ``endpoint``: what it was to
+    clients at its first start; None where its LogManager did not know it yet.
     """
 
     log: LogId
@@ -35,6 +38,8 @@ class LogSpec:
     log_start_offset: int = 0
     namespace: str = ""
     node: str = ""
+    cluster_id: str = ""
+    endpoint: Endpoint | None = None
 
     @property
     def partition(self) -> TopicPartition:

@@ -1,22 +1,33 @@
-"""Where a process listens, made ready: a TCP port, or a path of a Unix socket.
+"""Where a process listens, made ready: a TCP port, or a name for the processes of its node.
 
-A Unix socket's file outlives a process that was killed. It is replaced if nobody answers there; a
-living process is never pushed aside.
+A name is an abstract Unix socket of Linux: it is no file, so nothing is left behind by a process
+that was killed, and its length does not depend on a folder. It is free again when its process ends,
+and a living one is never pushed aside. As anybody of the node may take a name, each side looks who
+the other is (``listener.py``, ``relay.py``).
 """
 
-import errno
 import os
 import socket
-from contextlib import suppress
-from stat import S_ISSOCK
+import struct
 from typing import Final
 
 from raylog.actors.plane.errors import AddressTaken
-from raylog.actors.plane.listener import BACKLOG
-from raylog.storage.permissions import make_private_dirs
 
-# sun_path has 108 bytes, and ends with a zero.
-MAX_PATH_BYTES: Final = 107
+BACKLOG: Final = 128
+# sun_path has 108 bytes; the first one of an abstract name is zero.
+MAX_NAME_BYTES: Final = 107
+ROOT: Final = 0
+_CREDENTIALS: Final = struct.Struct("=iII")  # pid, uid, gid
+
+
+def manager_name(cluster_id: str, node: str) -> str:
+    """The name of a node's LogManager. ``node``: its key."""
+    return f"raylog/{cluster_id}/{node}"
+
+
+def log_name(cluster_id: str, topic_id: str, number: int) -> str:
+    """The name of a partition's LogActor."""
+    return f"raylog/{cluster_id}/{topic_id}/{number}"
 
 
 def listen_tcp(host: str, port: int) -> socket.socket:
@@ -39,41 +50,32 @@ def listen_tcp(host: str, port: int) -> socket.socket:
     return listening
 
 
-def listen_unix(path: str) -> socket.socket:
-    """A Unix socket that listens, in a folder that is made if need be. Raises AddressTaken."""
-    if len(os.fsencode(path)) > MAX_PATH_BYTES:
-        raise AddressTaken(path, f"a path of more than {MAX_PATH_BYTES} bytes")
-    make_private_dirs(os.path.dirname(path))
-    _remove_left_over(path)
+def listen_unix(name: str) -> socket.socket:
+    """A socket that listens by this name. Raises AddressTaken."""
+    if len(os.fsencode(name)) > MAX_NAME_BYTES:
+        raise AddressTaken(name, f"a name of more than {MAX_NAME_BYTES} bytes")
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        listening.bind(path)
-        os.chmod(path, 0o600)
+        listening.bind(unix_address(name))
         listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
-        raise AddressTaken(path, os.strerror(error.errno or 0)) from None
+        raise AddressTaken(name, os.strerror(error.errno or 0)) from None
     return listening
 
 
-def _remove_left_over(path: str) -> None:
-    """Remove the file of a process that has ended. Raises AddressTaken for any other file."""
-    try:
-        mode = os.stat(path).st_mode
-    except FileNotFoundError:
-        return
-    if not S_ISSOCK(mode):
-        raise AddressTaken(path, "a file that is no socket has this name")
-    if _somebody_answers(path):
-        raise AddressTaken(path, os.strerror(errno.EADDRINUSE))
-    with suppress(FileNotFoundError):
-        os.unlink(path)
+def unix_address(name: str) -> bytes:
+    """What a socket is bound or connected to."""
+    return b"\0" + os.fsencode(name)
 
 
-def _somebody_answers(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
-        try:
-            asking.connect(path)
-        except OSError:
-            return False
-    return True
+def user_of(connection: socket.socket) -> int:
+    """The user of a Unix socket's peer, as the system knows it."""
+    content = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(content)
+    return int(user)
+
+
+def is_trusted(user: int) -> bool:
+    """Whether it is this process's user, or root."""
+    return user in (ROOT, os.geteuid())

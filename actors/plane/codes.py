@@ -22,6 +22,7 @@ from raylog.storage.errors import InvalidRecord, InvalidTopic, RaylogError
 UNKNOWN_TOPIC_OR_PARTITION: Final = UnknownTopicOrPartition.code
 LEADER_NOT_AVAILABLE: Final = 5
 NOT_LEADER: Final = NotLeader.code
+COORDINATOR_LOAD_IN_PROGRESS: Final = 14
 COORDINATOR_NOT_AVAILABLE: Final = 15
 INVALID_TOPIC: Final = InvalidTopic.code
 NOT_ENOUGH_REPLICAS: Final = 19

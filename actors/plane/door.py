@@ -30,9 +30,14 @@ from raylog.actors.plane.sending import Piece
 class Door:
     """Answers the requests of all connections; any number of threads at once."""
 
-    def __init__(self, relay: Callable[[Request], Sequence[Piece] | None]) -> None:
-        """``relay`` answers what concerns the cluster, or raises to close the connection."""
-        self.hosts = Hosts()
+    def __init__(
+        self, relay: Callable[[Request], Sequence[Piece] | None], hosts: Hosts | None = None
+    ) -> None:
+        """``relay`` answers what concerns the cluster, or raises to close the connection.
+
+        ``hosts``: the partitions of this process; none by default.
+        """
+        self.hosts = hosts or Hosts()
         self._relay = relay
 
     def __call__(self, frame: bytearray, parking: Parking) -> Sequence[Piece] | None:

@@ -95,7 +95,7 @@ class AcceptFailed(RaylogError):
     why: str
     template = (
         "no connection can be accepted: {why}; it is tried again. Raise the limit of open files "
-        "(ulimit -n) if there are too many"
+        "(ulimit -n), or that of processes and threads, if there are too many"
     )
 
 
@@ -133,4 +133,16 @@ class RelayAway(RaylogError):
     template = (
         "the node's LogManager cannot be asked ({what}): {why}; the connection was closed, and the "
         "client asks another broker. Ray starts the LogManager again"
+    )
+
+
+class ClusterUnknown(RaylogError):
+    """A request concerns the cluster, and the LogManager has not been told of it yet."""
+
+    code, error_name = 8, "BROKER_NOT_AVAILABLE"
+    fields = ("what",)
+    what: str
+    template = (
+        "{what} cannot be answered yet: the Controller has not told this LogManager what there is; "
+        "the connection was closed, and the client asks again. If it lasts, see `raylog health`"
     )

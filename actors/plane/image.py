@@ -12,11 +12,14 @@ An image never changes; a newer one takes its place. Three rules of clients stan
 - A leader epoch never goes back, and is -1 where nobody knows it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 from uuid import UUID
+
+from raylog.actors.cluster_image import ClusterEntries, TopicEntry
+from raylog.storage.state.properties import id_uuid
 
 NO_NODE: Final = -1
 NO_EPOCH: Final = -1
@@ -68,3 +71,37 @@ class ClusterImage:
     def node_ids(self) -> frozenset[int]:
         """The numbers of all brokers."""
         return frozenset(broker.node_id for broker in self.brokers)
+
+
+def image_of(entries: ClusterEntries) -> ClusterImage:
+    """The image that these entries make. A process whose host nobody knows is left out of it."""
+    brokers = sorted(_brokers(entries), key=lambda broker: broker.node_id)
+    controller = entries.nodes.get(entries.controller)
+    return ClusterImage(
+        cluster_id=entries.cluster_id,
+        controller=NO_NODE if controller is None else controller.endpoint.kafka_id,
+        brokers=tuple(brokers),
+        topics={topic.name: _topic_of(topic) for topic in entries.topics.values()},
+    )
+
+
+def _brokers(entries: ClusterEntries) -> Iterator[BrokerImage]:
+    for node in entries.nodes.values():
+        if node.host:
+            yield BrokerImage(node.endpoint.kafka_id, node.host, node.endpoint.port)
+    for topic in entries.topics.values():
+        for one in topic.partitions:
+            node_of_it = entries.nodes.get(one.node)
+            if node_of_it is not None and node_of_it.host:
+                yield BrokerImage(one.endpoint.kafka_id, node_of_it.host, one.endpoint.port)
+
+
+def _topic_of(topic: TopicEntry) -> TopicImage:
+    return TopicImage(
+        name=topic.name,
+        topic_id=id_uuid(topic.topic_id),
+        partitions=tuple(
+            PartitionImage(one.endpoint.kafka_id, one.leader_epoch, one.is_online)
+            for one in topic.partitions
+        ),
+    )

@@ -8,29 +8,26 @@ Two kinds of addresses:
 
 =============  =====================================================================================
 TCP            host and port. TCP_NODELAY: an answer leaves at once.
-a Unix socket  a path, for processes of the same node. Who may connect is known without a password:
+a Unix socket  a name, for processes of the same node. Who may connect is known without a password:
                the system tells the peer's user, who must be that of this process, or root.
 =============  =====================================================================================
 """
 
 import os
 import socket
-import struct
 import threading
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from raylog.actors.plane.addresses import is_trusted, user_of
 from raylog.actors.plane.errors import AcceptFailed, StrangeUser
 from raylog.storage.errors import RaylogError
 
 # Each is a thread and a descriptor. Kafka has no such limit by default; a container's limit of
 # processes, which counts threads, is often 4,096, and a node has many of raylog's processes.
 MAX_CONNECTIONS: Final = 1000
-BACKLOG: Final = 128
 # An accept that fails for want of descriptors is tried again after this, or once one has ended.
 RETRY_S: Final = 1.0
-_CREDENTIALS: Final = struct.Struct("=iII")  # pid, uid, gid
-ROOT: Final = 0
 
 
 class Served(Protocol):
@@ -49,11 +46,13 @@ class Listener:
         listening: socket.socket,
         begin: Callable[[socket.socket], Served],
         on_end: Callable[[RaylogError], None],
-        on_failure: Callable[[BaseException], None],
+        on_failure: Callable[[BaseException], object],
         *,
         max_connections: int = MAX_CONNECTIONS,
     ) -> None:
-        """``begin`` makes of an accepted socket what serves it.
+        """Raises RuntimeError where the system has no more threads.
+
+        ``begin`` makes of an accepted socket what serves it.
 
         ``on_end`` hears why a connection ended, where that was an error; ``on_failure`` of an error
         that is not raylog's.
@@ -95,8 +94,8 @@ class Listener:
 
     def _take(self, connection: socket.socket) -> None:
         if connection.family == socket.AF_UNIX:
-            user = _user_of(connection)
-            if user not in (ROOT, os.geteuid()):
+            user = user_of(connection)
+            if not is_trusted(user):
                 connection.close()
                 self._on_end(StrangeUser(user))
                 return
@@ -108,7 +107,13 @@ class Listener:
             self._served[served] = thread
             if self._is_closing:
                 served.stop()
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no more threads
+            with self._changed:
+                del self._served[served]
+            connection.close()
+            self._on_end(AcceptFailed(str(error)))
 
     def _serve(self, served: Served) -> None:
         try:
@@ -138,10 +143,3 @@ class Listener:
         self._listening.close()
         with self._changed:
             return self._changed.wait_for(lambda: not self._served, deadline_s)
-
-
-def _user_of(connection: socket.socket) -> int:
-    """The user of a Unix socket's peer, as the system knows it."""
-    content = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, user, _ = _CREDENTIALS.unpack(content)
-    return int(user)

@@ -1,7 +1,7 @@
 """Passes requests on to the node's LogManager, which knows the cluster, by its Unix socket.
 
 A request goes as the frame that came, and its answer as the frame that comes back: nothing is read
-or written anew. Connections are kept, and each has one request under way. One whose other end has
+or written anew. Each connection has one request under way, and one is kept. One whose other end has
 gone is noticed before it is used. If it goes in the middle, nobody knows whether the request took
 effect: the client's connection is closed, as for any broker that ends, and the client decides.
 """
@@ -14,19 +14,22 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from raylog.actors.plane.addresses import is_trusted, unix_address, user_of
 from raylog.actors.plane.errors import PeerGone, RelayAway
 from raylog.actors.plane.frames import Request
 from raylog.actors.plane.sending import Piece, send
 
 _SIZE: Final = struct.Struct(">i")
+# Each costs the LogManager a thread, and it has connections of all LogActors of its node.
+KEPT: Final = 1
 
 
 class Relay:
     """Any number of threads at once; as many connections as there were requests at once."""
 
-    def __init__(self, path: str) -> None:
-        """``path``: of the LogManager's Unix socket."""
-        self._path = path
+    def __init__(self, name: str) -> None:
+        """``name``: of the LogManager's Unix socket."""
+        self._name = name
         self._idle: deque[socket.socket] = deque()
 
     def __call__(self, request: Request) -> Sequence[Piece]:
@@ -40,7 +43,10 @@ class Relay:
         except (OSError, PeerGone) as error:
             connection.close()
             raise RelayAway(request.api.name, str(error)) from None
-        self._idle.append(connection)
+        if len(self._idle) < KEPT:
+            self._idle.append(connection)
+        else:
+            connection.close()
         return [head, answer]
 
     def _take(self) -> socket.socket:
@@ -57,10 +63,14 @@ class Relay:
     def _connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.connect(self._path)
+            connection.connect(unix_address(self._name))
         except OSError as error:
             connection.close()
             raise RelayAway("a connection", os.strerror(error.errno or 0)) from None
+        user = user_of(connection)
+        if not is_trusted(user):
+            connection.close()
+            raise RelayAway("a connection", f"user {user} has taken its name, {self._name}")
         return connection
 
     def close(self) -> None:

@@ -46,6 +46,20 @@ def hosts(*partitions: Partition) -> Hosts:
     return Hosts(Host(TOPIC, TOPIC_ID.bytes, number, one) for number, one in enumerate(partitions))
 
 
+class Ids:
+    """Gives producer ids, as the Controller would. ``problem``: why it gives none."""
+
+    def __init__(self) -> None:
+        self.next_id = 1000
+        self.problem: RaylogError | None = None
+
+    def allocate_producer_id(self) -> int:
+        if self.problem is not None:
+            raise self.problem
+        self.next_id += 1
+        return self.next_id
+
+
 class Client:
     """One connection. ``ended``: why the server ended it, once it has."""
 

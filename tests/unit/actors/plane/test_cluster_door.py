@@ -1,13 +1,15 @@
 """What a client is told of the cluster: Metadata and its kin, answered and relayed."""
 
+import threading
 from collections.abc import Iterator
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from raylog.actors.plane.addresses import listen_unix
+from raylog.actors.errors import BrokerNotFound
+from raylog.actors.plane.addresses import listen_unix, manager_name
 from raylog.actors.plane.apis.cluster import (
     DESCRIBE_CLUSTER,
     DESCRIBE_TOPIC_PARTITIONS,
@@ -15,6 +17,7 @@ from raylog.actors.plane.apis.cluster import (
     LIST_PARTITION_REASSIGNMENTS,
     METADATA,
 )
+from raylog.actors.plane.apis.records import INIT_PRODUCER_ID
 from raylog.actors.plane.apis.topics import CREATE_TOPICS
 from raylog.actors.plane.cluster_door import ClusterDoor
 from raylog.actors.plane.connection import Connection
@@ -27,8 +30,9 @@ from raylog.actors.plane.reading import Frames
 from raylog.actors.plane.relay import Relay
 from raylog.actors.plane.room import Room
 from raylog.storage.schemas.types import Value
+from raylog.storage.state.properties import random_id
 from raylog.storage.testing.waiting import DEADLINE_S, wait_for
-from tests.unit.actors.plane.clients import Client, client_of
+from tests.unit.actors.plane.clients import Client, Ids, client_of
 
 ORDERS_ID, FLIGHTS_ID, NO_ID = UUID(int=1), UUID(int=2), UUID(int=0)
 ONLINE, AWAY = (
@@ -52,7 +56,7 @@ IMAGE = ClusterImage(
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    with client_of(Door(ClusterDoor(IMAGE))) as one:
+    with client_of(Door(ClusterDoor(Ids(), IMAGE))) as one:
         yield one
 
 
@@ -207,6 +211,41 @@ def test_nothing_is_being_reassigned(client: Client) -> None:
     assert (answer["errorCode"], answer["topics"]) == (0, [])
 
 
+INIT = {"transactionTimeoutMs": 0, "producerId": -1, "producerEpoch": -1}
+
+
+def test_producers_get_ids_of_their_own_of_the_epoch_0() -> None:
+    with client_of(Door(ClusterDoor(Ids()))) as client:
+        for producer_id in (1001, 1002):
+            told = client.ask(INIT_PRODUCER_ID, 5, transactionalId=None, **INIT)
+            assert (told["errorCode"], told["producerId"]) == (0, producer_id)
+            assert told["producerEpoch"] == 0
+
+
+def test_a_producer_asks_again_while_there_are_no_ids() -> None:
+    ids = Ids()
+    ids.problem = BrokerNotFound("raylog")
+    with client_of(Door(ClusterDoor(ids))) as client:
+        told = client.ask(INIT_PRODUCER_ID, 5, transactionalId=None, **INIT)
+        assert (told["errorCode"], told["producerId"], told["producerEpoch"]) == (14, -1, -1)
+
+
+def test_there_are_no_transactions_yet() -> None:
+    with client_of(Door(ClusterDoor(Ids()))) as client:
+        told = client.ask(INIT_PRODUCER_ID, 5, transactionalId="t", **INIT)
+        assert (told["errorCode"], told["producerId"]) == (15, -1)
+        told = client.ask(INIT_PRODUCER_ID, 5, transactionalId="", **INIT)
+        assert told["errorCode"] == 42
+
+
+def test_an_id_without_an_epoch_is_no_request() -> None:
+    with client_of(Door(ClusterDoor(Ids()))) as client:
+        half = INIT | {"producerId": 7}
+        assert client.ask(INIT_PRODUCER_ID, 5, transactionalId=None, **half)["errorCode"] == 42
+        half = INIT | {"producerEpoch": 7}
+        assert client.ask(INIT_PRODUCER_ID, 5, transactionalId=None, **half)["errorCode"] == 42
+
+
 def test_what_is_not_answered_yet_ends_the_connection(client: Client) -> None:
     client.send(CREATE_TOPICS, 7, topics=[], timeoutMs=1, validateOnly=False)
     assert client.received(1) == b""
@@ -217,19 +256,24 @@ def test_what_is_not_answered_yet_ends_the_connection(client: Client) -> None:
 # -- the relay -------------------------------------------------------------------------------------
 
 
-def manager(path: Path, image: ClusterImage = IMAGE) -> Listener:
+@pytest.fixture
+def name() -> str:
+    """Nobody else's."""
+    return manager_name(random_id(), "a-node")
+
+
+def manager(name: str, image: ClusterImage = IMAGE) -> Listener:
     """A LogManager's socket, without its LogManager."""
-    room, door = Room(), Door(ClusterDoor(image))
+    room, door = Room(), Door(ClusterDoor(Ids(), image))
 
     def begin(accepted: Any) -> Connection:
         return Connection(accepted, Frames(accepted, room), door, room.leave)
 
-    return Listener(listen_unix(str(path)), begin, lambda _: None, lambda _: None)
+    return Listener(listen_unix(name), begin, lambda _: None, lambda _: None)
 
 
-def test_a_request_is_passed_on_and_its_answer_back(tmp_path: Path) -> None:
-    path = tmp_path / "manager"
-    listener, relay = manager(path), Relay(str(path))
+def test_a_request_is_passed_on_and_its_answer_back(name: str) -> None:
+    listener, relay = manager(name), Relay(name)
     with client_of(Door(relay)) as client:
         for _ in range(2):
             assert metadata(client, 12, None)["clusterId"] == "a-cluster"
@@ -238,20 +282,49 @@ def test_a_request_is_passed_on_and_its_answer_back(tmp_path: Path) -> None:
     assert listener.close(DEADLINE_S)
 
 
-def test_a_manager_that_was_started_again_is_found(tmp_path: Path) -> None:
-    path = tmp_path / "manager"
-    listener, relay = manager(path), Relay(str(path))
+def test_of_the_connections_of_many_requests_at_once_one_is_kept(name: str) -> None:
+    all_are_there = threading.Barrier(3)
+
+    class Slow(Ids):
+        def allocate_producer_id(self) -> int:
+            all_are_there.wait(DEADLINE_S)
+            return super().allocate_producer_id()
+
+    room, door = Room(), Door(ClusterDoor(Slow()))
+    listener = Listener(
+        listen_unix(name),
+        lambda accepted: Connection(accepted, Frames(accepted, room), door, room.leave),
+        lambda _: None,
+        lambda _: None,
+    )
+    relay = Relay(name)
+
+    def ask() -> None:
+        with client_of(Door(relay)) as client:
+            told = client.ask(INIT_PRODUCER_ID, 5, transactionalId=None, **INIT)
+            assert told["errorCode"] == 0
+
+    with ThreadPoolExecutor(3) as threads:
+        for asked in [threads.submit(ask) for _ in range(3)]:
+            asked.result(DEADLINE_S)
+    wait_for(lambda: listener.connections == 1)
+    relay.close()
+    assert listener.close(DEADLINE_S)
+
+
+def test_a_manager_that_was_started_again_is_found(name: str) -> None:
+    listener, relay = manager(name), Relay(name)
     with client_of(Door(relay)) as client:
         assert metadata(client, 12, None)["controllerId"] == 1
         assert listener.close(DEADLINE_S)
-        listener = manager(path)
+        listener = manager(name)
         assert metadata(client, 12, None)["controllerId"] == 1
     relay.close()
     assert listener.close(DEADLINE_S)
 
 
-def test_a_manager_that_is_away_ends_the_clients_connection(tmp_path: Path) -> None:
-    with client_of(Door(Relay(str(tmp_path / "nobody")))) as client:
+def test_a_manager_that_is_away_ends_the_clients_connection(name: str) -> None:
+    with client_of(Door(Relay(name))) as client:
         client.send(LIST_PARTITION_REASSIGNMENTS, 0, timeoutMs=1, topics=None)
         assert client.received(1) == b""
         wait_for(lambda: client.ended is not None)

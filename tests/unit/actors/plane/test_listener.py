@@ -1,15 +1,18 @@
-import os
 import socket
-import stat
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from raylog.actors.plane import listener as listener_module
-from raylog.actors.plane.addresses import listen_tcp, listen_unix
+from raylog.actors.plane.addresses import (
+    listen_tcp,
+    listen_unix,
+    log_name,
+    manager_name,
+    unix_address,
+)
 from raylog.actors.plane.connection import Answering, Connection
 from raylog.actors.plane.errors import AddressTaken, StrangeUser
 from raylog.actors.plane.listener import Listener
@@ -18,6 +21,7 @@ from raylog.actors.plane.reading import Frames
 from raylog.actors.plane.room import Room
 from raylog.actors.plane.sending import Piece
 from raylog.storage.errors import RaylogError
+from raylog.storage.state.properties import random_id
 from raylog.storage.testing.waiting import DEADLINE_S, wait_for
 from tests.unit.actors.plane.peers import framed, received
 
@@ -60,9 +64,9 @@ def asked(connection: socket.socket, content: bytes) -> bytes:
     return received(connection, len(content))
 
 
-def unix_connection(path: Path) -> socket.socket:
+def unix_connection(name: str) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
-    connection.connect(str(path))
+    connection.connect(unix_address(name))
     return connection
 
 
@@ -149,48 +153,45 @@ def test_closing_says_when_somebody_does_not_end() -> None:
         wait_for(lambda: server.listener.connections == 0)
 
 
+@pytest.fixture
+def name() -> str:
+    """Nobody else's."""
+    return log_name(random_id(), random_id(), 0)
+
+
 def test_a_unix_socket_is_for_its_own_user_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "sockets" / "orders-0"
-    listening = listen_unix(str(path))
-    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-    assert stat.S_IMODE(os.stat(path.parent).st_mode) == 0o700
-    with serving(listening) as server:
-        with unix_connection(path) as client:
+    with serving(listen_unix(name)) as server:
+        with unix_connection(name) as client:
             assert asked(client, b"own user") == b"own user"
-        monkeypatch.setattr(listener_module, "_user_of", lambda _: 12345)
-        with unix_connection(path) as client:
+        monkeypatch.setattr(listener_module, "user_of", lambda _: 12345)
+        with unix_connection(name) as client:
             assert received(client, 1) == b""
             wait_for(lambda: len(server.ended) == 1)
     assert isinstance(server.ended[0], StrangeUser)
 
 
-def test_the_file_of_a_process_that_has_ended_is_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "orders-0"
-    listen_unix(str(path)).close()
-    assert path.exists()
-    with serving(listen_unix(str(path))), unix_connection(path) as client:
+def test_the_name_of_a_process_that_has_ended_is_free(name: str) -> None:
+    listen_unix(name).close()
+    with serving(listen_unix(name)), unix_connection(name) as client:
         assert asked(client, b"x") == b"x"
 
 
-def test_a_living_listener_is_not_pushed_aside(tmp_path: Path) -> None:
-    path = tmp_path / "orders-0"
-    with serving(listen_unix(str(path))), pytest.raises(AddressTaken, match="in use"):
-        listen_unix(str(path))
+def test_a_living_listener_is_not_pushed_aside(name: str) -> None:
+    with serving(listen_unix(name)), pytest.raises(AddressTaken, match="in use"):
+        listen_unix(name)
 
 
-def test_a_file_that_is_no_socket_is_not_removed(tmp_path: Path) -> None:
-    path = tmp_path / "orders-0"
-    path.write_text("somebody's")
-    with pytest.raises(AddressTaken, match="no socket"):
-        listen_unix(str(path))
-    assert path.read_text() == "somebody's"
-
-
-def test_a_path_that_is_too_long_is_named(tmp_path: Path) -> None:
+def test_a_name_that_is_too_long_is_refused_by_name() -> None:
     with pytest.raises(AddressTaken, match="107 bytes"):
-        listen_unix(str(tmp_path / ("x" * 108)))
+        listen_unix("x" * 108)
+
+
+def test_the_longest_names_of_a_cluster_fit() -> None:
+    node_of_ray = "f" * 56
+    for longest in (manager_name(random_id(), node_of_ray), log_name(random_id(), random_id(), 1)):
+        listen_unix(longest).close()
 
 
 def test_a_port_that_is_taken_is_named() -> None:

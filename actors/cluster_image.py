@@ -1,0 +1,130 @@
+"""What clients of Kafka's protocol are to know of the cluster, on its way to each LogManager.
+
+The Controller knows it, and each LogManager answers it. So the Controller sends it: all of it to
+a LogManager that has none, and what has changed to one that has::
+
+    Controller                                       LogManager
+        | -- ImageUpdate(base=0, number=1: everything) -> |
+        | <---------------- ImageKept(number=1) --------- |
+        | -- ImageUpdate(base=1, number=3: changes) ----> |
+        | <---------------- ImageKept(number=3) --------- |
+
+Numbers belong to one Controller: those of another epoch mean nothing. An update that does not fit
+to what a LogManager has changes nothing, and the answer says what it has.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from raylog.storage.wire import message
+
+# Of every message here.
+VERSION = 1
+
+
+@message
+class Endpoint(NamedTuple):
+    """What a process is to clients: its number as a broker, and the port that it shall listen at.
+
+    Port 0: any that is free.
+    """
+
+    kafka_id: int
+    port: int
+
+
+@message
+class NodeEntry(NamedTuple):
+    """A node and its LogManager. ``host``: where clients find its processes; empty if unknown."""
+
+    key: str
+    endpoint: Endpoint
+    host: str
+
+
+@message
+class PartitionEntry(NamedTuple):
+    """A partition and its LogActor.
+
+    ``number``: within its topic. ``node``: the key of its node; empty where that is not chosen.
+    ``leader_epoch``: -1 where nobody knows it. ``is_online``: whether it serves, as far as known.
+    """
+
+    number: int
+    endpoint: Endpoint
+    node: str
+    leader_epoch: int
+    is_online: bool
+
+
+@message
+class TopicEntry(NamedTuple):
+    """A topic, with its partitions by number."""
+
+    name: str
+    topic_id: str
+    partitions: tuple[PartitionEntry, ...]
+
+
+@message
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageUpdate:
+    """What has changed since ``base``, or all of it where that is 0; ``number``: what it is then.
+
+    ``controller``: the key of the Controller's node. ``nodes``: all of them. ``topics``: the new
+    and the changed ones. ``removed``: ids of topics that are gone.
+    """
+
+    controller_epoch: int
+    base: int
+    number: int
+    cluster_id: str
+    controller: str
+    nodes: tuple[NodeEntry, ...]
+    topics: tuple[TopicEntry, ...]
+    removed: tuple[str, ...] = ()
+    version: int = VERSION
+
+
+@message
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageKept:
+    """What a LogManager has: the number of an update, and of whom. 0: nothing."""
+
+    controller_epoch: int = -1
+    number: int = 0
+    version: int = VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterEntries:
+    """All entries, as a LogManager has them. It never changes; another one takes its place."""
+
+    cluster_id: str
+    controller: str
+    nodes: Mapping[str, NodeEntry]
+    topics: Mapping[str, TopicEntry] = field(default_factory=dict)  # by id
+
+    def after(self, update: ImageUpdate) -> "ClusterEntries":
+        """These entries and what has changed."""
+        topics = {} if update.base == 0 else dict(self.topics)
+        for topic_id in update.removed:
+            topics.pop(topic_id, None)
+        topics.update((topic.topic_id, topic) for topic in update.topics)
+        return ClusterEntries(
+            cluster_id=update.cluster_id,
+            controller=update.controller,
+            nodes={node.key: node for node in update.nodes},
+            topics=topics,
+        )
+
+    def endpoint_of(self, topic_id: str, number: int) -> Endpoint | None:
+        """Of a partition; None where it is not known."""
+        topic = self.topics.get(topic_id)
+        if topic is None:
+            return None
+        return next((one.endpoint for one in topic.partitions if one.number == number), None)
+
+
+NO_ENTRIES = ClusterEntries(cluster_id="", controller="", nodes={})

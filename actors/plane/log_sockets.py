@@ -1,0 +1,63 @@
+"""The sockets of a LogActor: it answers for its partition, and relays what concerns the cluster."""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from raylog.actors.cluster_image import Endpoint
+from raylog.actors.partition.partition import Partition
+from raylog.actors.partition.spec import LogSpec
+from raylog.actors.plane.addresses import log_name, manager_name
+from raylog.actors.plane.door import Door
+from raylog.actors.plane.hosts import Host, Hosts
+from raylog.actors.plane.relay import Relay
+from raylog.actors.plane.sockets import Sockets
+from raylog.storage.state.properties import id_uuid
+
+# What has been appended shall be answered before the process ends.
+CLOSE_S: Final = 1.0
+
+
+class LogSockets:
+    """See the module's head."""
+
+    def __init__(self, spec: LogSpec) -> None:
+        self._spec = spec
+        self._keeping_up = threading.Lock()
+        self._sockets: Sockets | None = None
+
+    def begin(self, partition: Partition, on_failure: Callable[[BaseException], object]) -> None:
+        """Answer for this partition from now on; ``keep_up`` makes it listen.
+
+        ``on_failure``: hears of an error that is not raylog's.
+        """
+        spec = self._spec
+        topic, number = spec.partition
+        relay = Relay(manager_name(spec.cluster_id, spec.node))
+        host = Host(topic, id_uuid(spec.topic_id).bytes, number, partition)
+        door = Door(relay, Hosts([host]))
+        name = log_name(spec.cluster_id, spec.topic_id, number)
+        self._sockets = Sockets(name, door, on_failure)
+
+    @property
+    def port(self) -> int:
+        """Where it listens; 0: nowhere."""
+        return 0 if self._sockets is None else self._sockets.port
+
+    def keep_up(self, ask: Callable[[], Endpoint | None]) -> None:
+        """Listen, if it does not do so yet. ``ask``: for the endpoint; None: not known yet.
+
+        Any thread; one that comes while another is at it returns at once.
+        """
+        sockets = self._sockets
+        if sockets is None or sockets.port or not self._keeping_up.acquire(blocking=False):
+            return
+        try:
+            sockets.keep_up(ask())
+        finally:
+            self._keeping_up.release()
+
+    def close(self) -> None:
+        """Answer what is in hand, and nothing more."""
+        if self._sockets is not None:
+            self._sockets.close(CLOSE_S)

@@ -1,0 +1,102 @@
+"""The sockets of one process: where it listens, and everything that comes by it.
+
+All of its connections share the room for requests (``room.py``). One that ends for a reason becomes
+a line of the log.
+"""
+
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from raylog.actors.cluster_image import Endpoint
+from raylog.actors.events import event, warn
+from raylog.actors.plane.addresses import listen_tcp, listen_unix
+from raylog.actors.plane.connection import Answering, Connection
+from raylog.actors.plane.errors import AcceptFailed, AddressTaken
+from raylog.actors.plane.listener import Listener
+from raylog.actors.plane.reading import Frames
+from raylog.actors.plane.room import Room
+from raylog.storage.errors import RaylogError
+
+logger = logging.getLogger(__name__)
+
+# Until SASL and TLS are there, nobody from elsewhere comes in.
+LOOPBACK: Final = "127.0.0.1"
+
+
+class Sockets:
+    """See the module's head. One thread at a time. ``port``: of the loopback; 0: not yet."""
+
+    def __init__(
+        self,
+        name: str,
+        answer: Answering,
+        on_failure: Callable[[BaseException], object],
+        *,
+        room: Room | None = None,
+    ) -> None:
+        """``name``: for the processes of this node. ``answer``: answers the requests.
+
+        ``on_failure``: hears of an error that is not raylog's.
+        """
+        self._name, self._answer, self._on_failure = name, answer, on_failure
+        self._room = room or Room()
+        self._listeners: list[Listener] = []
+        self._is_named = self._is_closed = False
+        self._told = ""  # why it could not listen last
+        self.port = 0
+
+    def keep_up(self, endpoint: Endpoint | None) -> None:
+        """Listen where it does not do so yet; nothing is raised.
+
+        ``endpoint``: None while nobody knows it. A port that somebody else has is replaced by any
+        that is free.
+        """
+        if self._is_closed:
+            return
+        try:
+            if not self._is_named:
+                self._listen(listen_unix(self._name))
+                self._is_named = True
+            if endpoint is not None and not self.port:
+                self.port = self._listen_tcp(endpoint.port)
+        except (AcceptFailed, AddressTaken) as error:
+            if str(error) != self._told:
+                warn(logger, "not-listening", at=self._name, why=error)
+            self._told = str(error)
+
+    def _listen_tcp(self, port: int) -> int:
+        """Listen at this port, or at another; returns which. Raises AddressTaken."""
+        try:
+            listening = listen_tcp(LOOPBACK, port)
+        except AddressTaken as error:
+            warn(logger, "port-taken", at=self._name, port=port, why=error)
+            listening = listen_tcp(LOOPBACK, 0)
+        port = int(listening.getsockname()[1])
+        self._listen(listening)
+        event(logger, "listening", host=LOOPBACK, port=port)
+        return port
+
+    def _listen(self, listening: socket.socket) -> None:
+        """Serve who comes by this socket. Raises AcceptFailed."""
+        try:
+            listener = Listener(listening, self._begin, self._ended, self._on_failure)
+        except RuntimeError as error:  # the system has no more threads
+            listening.close()
+            raise AcceptFailed(str(error)) from None
+        self._listeners.append(listener)
+
+    def _begin(self, accepted: socket.socket) -> Connection:
+        return Connection(accepted, Frames(accepted, self._room), self._answer, self._room.leave)
+
+    def _ended(self, error: RaylogError) -> None:
+        warn(logger, "connection-ended", at=self._name, why=error)
+
+    def close(self, deadline_s: float) -> bool:
+        """Let each connection finish the request in hand, and end; whether all did in time."""
+        self._is_closed = True
+        self._room.close()
+        listeners, self._listeners = self._listeners, []
+        are_closed = [listener.close(deadline_s) for listener in listeners]
+        return all(are_closed)

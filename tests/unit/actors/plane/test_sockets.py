@@ -1,0 +1,223 @@
+"""A process's sockets: a name for its node, a port for everybody, or another one."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from raylog.actors.cluster_image import (
+    ClusterEntries,
+    Endpoint,
+    NodeEntry,
+    PartitionEntry,
+    TopicEntry,
+)
+from raylog.actors.control import LogId
+from raylog.actors.partition.spec import LogSpec
+from raylog.actors.plane import relay as relay_module
+from raylog.actors.plane.addresses import (
+    listen_tcp,
+    listen_unix,
+    log_name,
+    manager_name,
+    unix_address,
+)
+from raylog.actors.plane.apis.cluster import METADATA
+from raylog.actors.plane.apis.records import LIST_OFFSETS
+from raylog.actors.plane.codes import NOT_LEADER
+from raylog.actors.plane.log_sockets import LogSockets
+from raylog.actors.plane.node_sockets import NodeSockets
+from raylog.actors.plane.sockets import LOOPBACK
+from raylog.storage.config import LogConfig
+from raylog.storage.names import TopicPartition
+from raylog.storage.state.producers import ProducerExpiration
+from raylog.storage.state.properties import id_text, random_id
+from raylog.storage.testing.waiting import DEADLINE_S
+from tests.unit.actors.plane.clients import TOPIC, TOPIC_ID, Client, Ids, partition
+
+ANY = Endpoint(kafka_id=7, port=0)
+NODE = "a-node"
+
+
+def entries(node_port: int, log_port: int, cluster_id: str) -> ClusterEntries:
+    one = PartitionEntry(0, Endpoint(100, log_port), NODE, 0, True)
+    return ClusterEntries(
+        cluster_id=cluster_id,
+        controller=NODE,
+        nodes={NODE: NodeEntry(NODE, Endpoint(1, node_port), LOOPBACK)},
+        topics={id_text(TOPIC_ID): TopicEntry(TOPIC, id_text(TOPIC_ID), (one,))},
+    )
+
+
+class Pair:
+    """A LogManager's sockets and a LogActor's, without the actors."""
+
+    def __init__(self, folder: Path) -> None:
+        self.failures: list[BaseException] = []
+        self.cluster_id = random_id()
+        self.node = NodeSockets(self.cluster_id, NODE, Ids(), self.failures.append)
+        spec = LogSpec(
+            log=LogId(partition=TopicPartition(TOPIC, 0), topic_id=id_text(TOPIC_ID)),
+            directory_id="d",
+            folder=str(folder),
+            config=LogConfig(),
+            producer_expiration=ProducerExpiration(1, 1),
+            node=NODE,
+            cluster_id=self.cluster_id,
+        )
+        self.log = LogSockets(spec)
+        self.partition = partition(folder)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    pair = Pair(tmp_path)
+    yield pair
+    pair.log.close()
+    pair.node.close()
+    assert pair.failures == []
+
+
+@contextmanager
+def tcp_client(port: int) -> Iterator[Client]:
+    with closing(socket.create_connection((LOOPBACK, port))) as peer:
+        peer.settimeout(DEADLINE_S)
+        yield Client(peer)
+
+
+def brokers_told_at(port: int) -> dict[int, int]:
+    """The ports of all brokers, by their ids, as this port tells them."""
+    with tcp_client(port) as client:
+        told = client.ask(METADATA, 7, topics=None, allowAutoTopicCreation=False)
+    return {broker["nodeId"]: broker["port"] for broker in told["brokers"]}
+
+
+def test_every_port_tells_of_the_cluster(pair: Pair) -> None:
+    pair.log.begin(pair.partition, pair.failures.append)
+    pair.log.keep_up(lambda: ANY)
+    pair.node.keep_up(ANY)
+    pair.node.show(entries(pair.node.port, pair.log.port, pair.cluster_id))
+    expected = {1: pair.node.port, 100: pair.log.port}
+    assert brokers_told_at(pair.node.port) == expected
+    assert brokers_told_at(pair.log.port) == expected, "it is passed on"
+
+
+def test_a_log_answers_for_its_partition_and_a_manager_for_none(pair: Pair) -> None:
+    pair.log.begin(pair.partition, pair.failures.append)
+    pair.log.keep_up(lambda: ANY)
+    pair.node.keep_up(ANY)
+    wanted = {"partitionIndex": 0, "currentLeaderEpoch": -1, "timestamp": -1}
+    topics = [{"name": TOPIC, "partitions": [wanted]}]
+    codes = []
+    for port in (pair.log.port, pair.node.port):
+        with tcp_client(port) as client:
+            told = client.ask(LIST_OFFSETS, 5, replicaId=-1, isolationLevel=0, topics=topics)
+        codes.append(told["topics"][0]["partitions"][0]["errorCode"])
+    assert codes == [0, NOT_LEADER]
+
+
+def test_nothing_is_told_of_a_cluster_that_is_not_known(pair: Pair) -> None:
+    pair.node.keep_up(ANY)
+    with tcp_client(pair.node.port) as client:
+        client.send(METADATA, 7, topics=None, allowAutoTopicCreation=False)
+        assert client.received(1) == b""
+
+
+def test_the_endpoint_is_asked_for_until_it_is_known_and_then_no_more(pair: Pair) -> None:
+    answers: list[Endpoint | None] = [None, ANY]
+    pair.log.keep_up(answers.pop)
+    assert answers == [None, ANY], "there is nothing to serve yet"
+    answers.reverse()
+    pair.log.begin(pair.partition, pair.failures.append)
+    pair.log.keep_up(answers.pop)
+    assert pair.log.port == 0
+    pair.log.keep_up(answers.pop)
+    port = pair.log.port
+    assert port
+    pair.log.keep_up(answers.pop)
+    assert pair.log.port == port
+
+
+def test_a_port_that_is_taken_is_replaced_by_a_free_one(pair: Pair) -> None:
+    with listen_tcp(LOOPBACK, 0) as other:
+        taken = other.getsockname()[1]
+        pair.node.keep_up(Endpoint(kafka_id=1, port=taken))
+        assert pair.node.port not in (0, taken)
+    pair.node.keep_up(Endpoint(kafka_id=1, port=taken))
+    assert pair.node.port != taken, "clients may know the other one by now"
+
+
+def test_a_name_that_is_taken_is_tried_again(pair: Pair) -> None:
+    with listen_unix(manager_name(pair.cluster_id, NODE)):
+        pair.node.keep_up(ANY)
+        assert pair.node.port == 0
+    pair.node.keep_up(ANY)
+    assert pair.node.port
+
+
+def test_without_a_thread_to_listen_by_it_is_tried_again(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_more_threads)
+        pair.node.keep_up(ANY)
+    assert pair.node.port == 0
+    pair.node.keep_up(ANY)
+    assert pair.node.port
+
+
+def test_who_comes_while_there_are_no_threads_is_sent_away_and_the_next_is_served(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.node.keep_up(ANY)
+    pair.node.show(entries(pair.node.port, 0, pair.cluster_id))
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_more_threads)
+        with tcp_client(pair.node.port) as client:
+            assert client.received(1) == b""
+    assert 1 in brokers_told_at(pair.node.port)
+
+
+def no_more_threads(_: object) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_a_partition_is_served_by_its_name_on_the_same_node(pair: Pair) -> None:
+    pair.log.begin(pair.partition, pair.failures.append)
+    pair.log.keep_up(lambda: None)
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(DEADLINE_S)
+        peer.connect(unix_address(log_name(pair.cluster_id, id_text(TOPIC_ID), 0)))
+        wanted = {"partitionIndex": 0, "currentLeaderEpoch": -1, "timestamp": -1}
+        topics = [{"name": TOPIC, "partitions": [wanted]}]
+        told = Client(peer).ask(LIST_OFFSETS, 5, replicaId=-1, isolationLevel=0, topics=topics)
+    assert told["topics"][0]["partitions"][0]["offset"] == 0
+
+
+def test_after_the_end_nobody_listens(pair: Pair) -> None:
+    pair.node.keep_up(ANY)
+    port = pair.node.port
+    pair.node.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((LOOPBACK, port))
+    pair.node.keep_up(ANY)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((LOOPBACK, port))
+
+
+def test_a_strangers_process_that_has_taken_the_managers_name_is_told_nothing(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.log.begin(pair.partition, pair.failures.append)
+    pair.log.keep_up(lambda: ANY)
+    with listen_unix(manager_name(pair.cluster_id, NODE)) as stranger:
+        monkeypatch.setattr(relay_module, "user_of", lambda _: 12345)
+        with tcp_client(pair.log.port) as client:
+            client.send(METADATA, 7, topics=None, allowAutoTopicCreation=False)
+            assert client.received(1) == b""
+        accepted, _ = stranger.accept()
+        with accepted:
+            assert accepted.recv(1) == b""
