@@ -293,7 +293,9 @@ class Report:
     yet. ``software``: the version of raylog that the node runs; ``levels``: those that it knows.
     ``config_digest``, ``start_digest``: of the broker's config that it obeys
     (``config_digests.py``): of what it takes while it serves, and of what it has from its start;
-    empty where an older raylog does not say it.
+    empty where an older raylog does not say it. ``host``: where clients find its processes; empty
+    where nothing listens. ``ports``: at which its LogManager (None) and its LogActors listen, of
+    those that could not have the port that the Controller gave them.
     """
 
     node: str
@@ -312,6 +314,8 @@ class Report:
     software: str = ""
     config_digest: str = ""
     start_digest: str = ""
+    host: str = ""
+    ports: tuple[tuple[LogId | None, int], ...] = ()
     levels: Levels = FIRST_LEVELS
     version: int = VERSION
 

@@ -52,7 +52,7 @@ class LogSays:
     ``node_id``: Ray's id of the node on which it runs. ``config``: None before it knows one.
     ``config_version``, ``controller_epoch``, ``leader_epoch``: -1 where unknown. ``offsets``: None
     while the log is not open. ``opening``: what opening the log did to its files. ``problem``: why
-    it is offline, or why its log could not be opened.
+    it is offline, or why its log could not be opened. ``port``: where it listens; 0: nowhere.
     """
 
     log: LogId
@@ -67,6 +67,7 @@ class LogSays:
     offsets: PartitionOffsets | None = None
     opening: OpeningReport = field(default_factory=OpeningReport)
     problem: RaylogError | None = None
+    port: int = 0
     version: int = VERSION
 
 

@@ -73,7 +73,12 @@ from raylog.cluster.controller.describe import (
     TopicDescription,
 )
 from raylog.cluster.controller.log_dir_states import LogDirDescription, merged_log_dirs
-from raylog.cluster.controller.node_states import NodeDescription, meant_node, no_such_node
+from raylog.cluster.controller.node_states import (
+    NodeDescription,
+    bootstrap_servers,
+    meant_node,
+    no_such_node,
+)
 from raylog.cluster.controller.stopping import stop_controller
 from raylog.cluster.controller.stub import ControllerStub, find_controller
 from raylog.cluster.looking_again import online_again
@@ -524,6 +529,14 @@ class Broker:
     def cluster_id(self) -> str:
         """The id that the log dirs carry in ``meta.properties``."""
         return self._ask_controller("the cluster id", ControllerStub.cluster_id)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Host and port of each node, for any client of Kafka's protocol; empty before the first.
+
+        They are the same in each life of the broker, unless somebody else takes a port.
+        """
+        return bootstrap_servers(self.describe_nodes())
 
     def nodes(self) -> dict[str, str | None]:
         """Ray node id -> None where its LogManager obeys the Controller, else why it does not."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
+from raylog.actors.cluster_image import Endpoint
 from raylog.actors.control import LogId
 from raylog.actors.errors import NotLeader
 from raylog.actors.node.events import Event, Finished, Served
@@ -56,8 +57,13 @@ class ActorHands:
         controller_epoch: Callable[[], int],
         tell: Callable[[Event], object],
         timer: Timer,
+        endpoint_of: Callable[[LogId], Endpoint | None] = lambda log: None,
     ) -> None:
-        """``controller_epoch``: the highest that the node has seen."""
+        """``controller_epoch``: the highest that the node has seen.
+
+        ``endpoint_of``: what a log's actor is to clients; None where that is not known.
+        """
+        self._endpoint_of = endpoint_of
         self._actors = actors
         self._disk = disk
         self._facts = facts
@@ -204,6 +210,7 @@ class ActorHands:
             facts=self._facts,
             timer=self._timer,
             controller_epoch=self._controller_epoch(),
+            endpoint=self._endpoint_of(work.log),
         )
         try:
             served = start.run()

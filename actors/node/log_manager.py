@@ -29,6 +29,7 @@ from dataclasses import dataclass
 
 import ray
 
+from raylog.actors.cluster_image import Endpoint, ImageKept, ImageUpdate
 from raylog.actors.control import Confirmed, LogId, MetadataKept, MetadataPush, Orders
 from raylog.actors.errors import LabelShared, NotLeader, UnsupportedLevel
 from raylog.actors.events import event, set_up_logs, warn
@@ -44,6 +45,7 @@ from raylog.actors.node.room import measured_room
 from raylog.actors.node.running_node import NodePorts, RunningNode
 from raylog.actors.node.timer import RealTimer
 from raylog.actors.node_messages import LogOrder
+from raylog.actors.plane.node_sockets import NodeSockets
 from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
 from raylog.actors.runtime.handles import end_own_actor
 from raylog.actors.runtime.names import log_manager_name
@@ -218,20 +220,28 @@ class LogManagerImpl:
             node=node.key,
             node_id=node.node_id,
             producer_expiration=config.producer_expiration,
+            cluster_id=spec.cluster_id,
         )
+        controller = RayController(spec.namespace)
         ports = NodePorts(
             disk=disk,
             actors=actors,
             upkeep=RayUpkeepActors(spec.namespace, node, config),
-            controller=RayController(spec.namespace),
+            controller=controller,
             exporter=Exporter(ray_metric, node=node.node_id),
             clock=SteadyClock(),
             timer=self._timer,
             room=measured_room,
             end_process=end_process,
             end_node=self._end_for_good,
+            sockets=NodeSockets(spec.cluster_id, node.key, controller, self._socket_failed),
         )
         return RunningNode(facts, random_id(), config, ports)
+
+    def _socket_failed(self, failure: BaseException) -> None:
+        """An error that is not raylog's: the state of this process is not trusted any more."""
+        event(logger, "socket-failed", level=logging.CRITICAL, trace=True)
+        end_process()
 
     # -- orders and failures -----------------------------------------------------------------------
 
@@ -332,6 +342,20 @@ class LogManagerImpl:
         """
         node = self._node
         return None if node is None else node.order_of(log)
+
+    @ray.method(concurrency_group="lookups")
+    def endpoint_of(self, log: LogId) -> Endpoint | None:
+        """What the LogActor of a log is to clients; None while that is not known here."""
+        node = self._node
+        return None if node is None else node.addresses.endpoint_of(log)
+
+    @ray.method(concurrency_group="lookups")
+    def show(self, update: ImageUpdate) -> ImageKept:
+        """Hear what clients are to know of the cluster; returns what is known here then.
+
+        Raises NotLeader as ``log_dirs``, and UnsupportedVersion.
+        """
+        return self._running().addresses.take(update)
 
     @ray.method(concurrency_group="lookups")
     def confirmed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Confirmed]:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from raylog.actors.cluster_image import Endpoint
 from raylog.actors.control import LogId
 from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.events import warn
@@ -72,6 +73,7 @@ class NodeFacts:
     node: str
     node_id: str
     producer_expiration: ProducerExpiration
+    cluster_id: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -130,8 +132,11 @@ class LogStart:
         facts: NodeFacts,
         timer: Timer,
         controller_epoch: int,
+        endpoint: Endpoint | None = None,
     ) -> None:
+        """``endpoint``: what the actor is to clients; None where that is not known yet."""
         self._work = work
+        self._endpoint = endpoint
         self._effort = effort
         self._actors = actors
         self._disk = disk
@@ -202,6 +207,8 @@ class LogStart:
             producer_expiration=self._facts.producer_expiration,
             namespace=self._facts.namespace,
             node=self._facts.node,
+            cluster_id=self._facts.cluster_id,
+            endpoint=self._endpoint,
         )
 
     def _until_serving(self) -> LogSays | None:

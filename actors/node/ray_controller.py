@@ -6,6 +6,9 @@ from raylog.actors.control import Report
 from raylog.actors.errors import BrokerNotFound
 from raylog.actors.runtime.stubs import ReportsStub, find_reports
 
+# For a producer id: a client waits, and asks again.
+ID_TIMEOUT_S = 10.0
+
 
 class RayController:
     """The Controller of a namespace. Raises BrokerNotFound while it is away."""
@@ -18,6 +21,10 @@ class RayController:
 
     def refused(self, node: str, controller_epoch: int, timeout_s: float) -> None:
         self._controller().refused(node, controller_epoch).get(timeout_s)
+
+    def allocate_producer_id(self) -> int:
+        """A producer id that nobody has had."""
+        return self._controller().allocate_producer_id().get(ID_TIMEOUT_S)
 
     def _controller(self) -> ReportsStub:
         controller = find_reports(self._namespace)

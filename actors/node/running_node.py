@@ -26,6 +26,7 @@ from raylog.actors.levels import LEVELS
 from raylog.actors.messages import LogDirStatus, PartitionOffsets, Recovering
 from raylog.actors.metrics import IDLE_EXPORT_INTERVAL_S, Exporter
 from raylog.actors.node.actor_hands import CLOSE_TIMEOUT_S, ActorHands
+from raylog.actors.node.addresses import Addresses, Listening
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.controller_link import ControllerLink, ControllerPort
 from raylog.actors.node.dir_statuses import DirStatuses
@@ -103,6 +104,7 @@ class NodePorts:
 
     ``room``: how many more logs the node can hold. ``end_process``: see ``NodeShell``.
     ``end_node``: have ``RunningNode.end`` called, in another thread; it returns at once.
+    ``sockets``: for clients; None where there are none.
     """
 
     disk: DiskWork
@@ -115,6 +117,7 @@ class NodePorts:
     room: Callable[[], int]
     end_process: Callable[[], object]
     end_node: Callable[[], object]
+    sockets: Listening | None = None
 
 
 class NodeHands:
@@ -126,8 +129,10 @@ class NodeHands:
         actors: ActorHands,
         upkeep: UpkeepHands,
         link: ControllerLink,
+        addresses: Addresses,
         end_node: Callable[[], object],
     ) -> None:
+        self._addresses = addresses
         self._end_node = end_node
         self._disks = disks
         self._actors = actors
@@ -139,7 +144,7 @@ class NodeHands:
             case StartLog() | Configure() | EndLog() | KillActor():
                 self._actors.carry_out(instruction)
             case SendReport():
-                self._link.send(instruction.report)
+                self._link.send(self._addresses.told_in(instruction.report))
             case Refuse():
                 self._link.refuse(instruction.controller_epoch)
             case EndNode():
@@ -159,6 +164,7 @@ class NodeHands:
                 self._disks.give_up_copy(instruction)
             case ForgetLog():
                 self._actors.forget(instruction.log)
+                self._addresses.forget(instruction.log)
                 self._disks.forget(instruction.log)
             case _:
                 self._disks.carry_out(instruction)
@@ -187,7 +193,7 @@ def is_within(path: str, folder: str) -> bool:
 class RunningNode:
     """See the module's head. ``begin`` is called once, before all else.
 
-    ``metadata``: the node's copy of the metadata.
+    ``metadata``: the node's copy of the metadata. ``addresses``: where clients find its processes.
     """
 
     def __init__(self, facts: NodeFacts, life: str, config: BrokerConfig, ports: NodePorts) -> None:
@@ -200,6 +206,7 @@ class RunningNode:
         machine = NodeMachine(node=facts.node, life=life, config=config, software=RELEASE)
         self._shell = shell = NodeShell(machine, ports.clock, ports.end_process)
         self._link = ControllerLink(ports.controller, facts.node)
+        self.addresses = Addresses(facts.node, ports.sockets)
         self._actor_hands = ActorHands(
             ports.actors,
             ports.disk,
@@ -207,6 +214,7 @@ class RunningNode:
             controller_epoch=lambda: shell.controller_epoch,
             tell=shell.tell,
             timer=ports.timer,
+            endpoint_of=self.addresses.endpoint_of,
         )
         self._upkeep_hands = UpkeepHands(
             ports.upkeep,
@@ -226,7 +234,12 @@ class RunningNode:
         )
         disk_hands = DiskHands(ports.disk, shell.tell, self.metadata.leave)
         self._hands = NodeHands(
-            disk_hands, self._actor_hands, self._upkeep_hands, self._link, ports.end_node
+            disk_hands,
+            self._actor_hands,
+            self._upkeep_hands,
+            self._link,
+            self.addresses,
+            ports.end_node,
         )
         self._tasks = Repeating(ports.timer)
         self._each_dir = EachDir(ports.disk.online, shell.tell)
@@ -245,6 +258,7 @@ class RunningNode:
             order_of=shell.order_of,
             tell=shell.tell,
             teach=Workers("teach-log", TAUGHT_AT_ONCE).run,
+            listens=self.addresses.listens,
         )
         self._stranger_round = StrangerRound(
             ports.actors, node_id=facts.node_id, served=shell.served, tell=shell.tell
@@ -284,6 +298,7 @@ class RunningNode:
             self._begin(first)
         except BaseException:
             self._tasks.stop()
+            self.addresses.stop()
             self._disk.let_go()
             self._link.stop()
             raise
@@ -320,6 +335,7 @@ class RunningNode:
     # -- tasks -------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
+        self.addresses.keep_up()
         self._shell.tell(Tick())
 
     def _look_at_dirs(self) -> None:
@@ -502,6 +518,7 @@ class RunningNode:
     def _stop_machine(self) -> set[TopicPartition]:
         """Begin nothing more; returns the partitions whose start has not ended."""
         self._tasks.stop()
+        self.addresses.stop()
         self.metadata.stop()
         # First, so that the machine hears of each start that has ended: its log is served.
         unfinished = set(self._actor_hands.stop())

@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
+from raylog.actors.cluster_image import Endpoint
 from raylog.actors.control import Confirmed
 from raylog.actors.errors import LabelShared, LogRefused, NotLeader
 from raylog.actors.events import event, warn
@@ -95,10 +96,23 @@ class Manager(Protocol):
     """The LogManager, as its LogActors see it: ``manager_link.py``."""
 
     def order(self, timeout_s: float) -> LogOrder: ...
+    def endpoint(self) -> Endpoint | None: ...
     def confirmed(self) -> Confirmed | None: ...
     def record_log_start(self, offsets: PartitionOffsets) -> None: ...
     def report(self, error: StorageError, *, is_loud: bool = True) -> bool: ...
     def tell_progress(self, progress: Progress | None) -> None: ...
+
+
+class Listening(Protocol):
+    """Its sockets: ``plane/log_sockets.py``. ``port``: where it listens; 0: nowhere."""
+
+    @property
+    def port(self) -> int: ...
+    def begin(
+        self, partition: Partition, on_failure: Callable[[BaseException], object]
+    ) -> None: ...
+    def keep_up(self, ask: Callable[[], Endpoint | None]) -> None: ...
+    def close(self) -> None: ...
 
 
 class Opening(Protocol):
@@ -121,8 +135,11 @@ class LivingLog:
         open_log: Opening,
         exporter: Exporter,
         sleep: Callable[[float], None] = time.sleep,
+        sockets: Listening | None = None,
     ) -> None:
+        """``sockets``: None where clients reach it by Ray alone."""
         self.spec, self.process = spec, process
+        self._sockets = sockets
         self._manager, self._clock = manager, clock
         self._open_log, self._exporter, self._sleep = open_log, exporter, sleep
         self._life, self._life_lock = Life(), threading.Lock()
@@ -186,6 +203,7 @@ class LivingLog:
             offsets=opened.partition.offsets(),
             opening=opened.report,
             problem=problem or opened.partition.disk_failure,
+            port=0 if self._sockets is None else self._sockets.port,
         )
 
     # -- orders ------------------------------------------------------------------------------------
@@ -222,6 +240,8 @@ class LivingLog:
             self.or_end(opened.partition.close)
         except LogClosed:
             return opened.partition.offsets()
+        if self._sockets is not None:
+            self._sockets.close()
         opened.lock.release()
         self._handle(Closed())
         offsets = opened.partition.offsets()
@@ -346,7 +366,11 @@ class LivingLog:
             self._is_place_known = True
 
     def _open(self, order: LogOrder) -> None:
-        self._handle(self._try_to_open(order))
+        outcome = self._try_to_open(order)
+        self._handle(outcome)
+        if self._sockets is not None and isinstance(outcome, Opened):
+            self._sockets.begin(self.partition, lambda _: self._handle(Distrusted()))
+            self._sockets.keep_up(self._endpoint)
 
     def _try_to_open(self, order: LogOrder) -> Event:
         """Open the log; returns what came of it."""
@@ -367,6 +391,14 @@ class LivingLog:
             return Refused(_refusal(self.spec, error))
         return Opened()
 
+    def _endpoint(self) -> Endpoint | None:
+        """What it is to clients; None while nobody knows it.
+
+        The LogManager is asked where need be: to find it costs a process that has not done so yet
+        the import of its class.
+        """
+        return self.spec.endpoint or self._manager.endpoint()
+
     def _wait_for_place(self) -> None:
         """Return when this is known to be the actor's own node. Raises LabelShared."""
         while True:
@@ -385,6 +417,8 @@ class LivingLog:
         failure = partition.disk_failure
         if failure is not None and self._life.state == "serving":
             return DiskFailed(failure)
+        if self._sockets is not None:
+            self._sockets.keep_up(self._endpoint)
         partition.maintain(self.spec.producer_expiration)
         now_ms = self._clock.now_ms()
         if now_ms >= self._next_export_ms:

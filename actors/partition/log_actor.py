@@ -59,6 +59,7 @@ from raylog.actors.partition.partition import Partition
 from raylog.actors.partition.process import RayProcess
 from raylog.actors.partition.removal import once_confirmed
 from raylog.actors.partition.spec import LogSpec
+from raylog.actors.plane.log_sockets import LogSockets
 from raylog.actors.requests import (
     PRODUCE_VERSION,
     READ_COMMITTED,
@@ -374,4 +375,5 @@ def _own_log(spec: LogSpec) -> LivingLog:
         SteadyClock(),
         open_partition,
         Exporter(ray_metric, topic=spec.partition.topic, partition=spec.partition.partition),
+        sockets=LogSockets(spec) if spec.cluster_id else None,
     )

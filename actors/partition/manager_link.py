@@ -6,6 +6,7 @@ raise, by raylog's names.
 
 import logging
 
+from raylog.actors.cluster_image import Endpoint
 from raylog.actors.control import Confirmed
 from raylog.actors.errors import ConfigUnconfirmed, NotLeader
 from raylog.actors.events import warn
@@ -44,6 +45,16 @@ class ManagerLink:
         if order is None:
             raise NotLeader(name, f"it has not been told yet to open {self._spec.partition}")
         return order
+
+    def endpoint(self) -> Endpoint | None:
+        """What the LogActor is to clients; None where that cannot be learned now."""
+        try:
+            manager = self._manager()
+            if manager is None:
+                return None
+            return manager.endpoint_of(self._spec.log).get(MANAGER_TIMEOUT_S)
+        except Exception:  # whatever Ray raises, or an older LogManager: it is asked again
+            return None
 
     def confirmed(self) -> Confirmed | None:
         """The config version that the Controller has confirmed. Raises ConfigUnconfirmed."""

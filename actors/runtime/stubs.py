@@ -17,6 +17,7 @@ ReportsStub               ``cluster/controller/controller_actor.py``, for LogMan
 from collections.abc import Sequence
 from typing import Any
 
+from raylog.actors.cluster_image import Endpoint, ImageKept, ImageUpdate
 from raylog.actors.control import Confirmed, LogId, MetadataKept, MetadataPush, Orders, Report
 from raylog.actors.messages import (
     AppendResult,
@@ -139,6 +140,12 @@ class LogManagerStub:
     def obey(self, orders: Orders) -> Call[None]:
         return Call(self.handle.obey.remote(orders), self.name)
 
+    def show(self, update: ImageUpdate) -> Call[ImageKept]:
+        return Call(self.handle.show.remote(update), self.name)
+
+    def endpoint_of(self, log: LogId) -> Call[Endpoint | None]:
+        return Call(self.handle.endpoint_of.remote(log), self.name)
+
     def order_of(self, log: LogId) -> Call[LogOrder | None]:
         return Call(self.handle.order_of.remote(log), self.name)
 
@@ -202,6 +209,9 @@ class ReportsStub:
 
     def report(self, report: Report) -> Call[None]:
         return Call(self.handle.report.remote(report), f"a report to the {CONTROLLER}")
+
+    def allocate_producer_id(self) -> Call[int]:
+        return Call(self.handle.allocate_producer_id.remote(), "a producer id")
 
     def refused(self, node: str, controller_epoch: int) -> Call[None]:
         call = self.handle.refused.remote(node, controller_epoch)

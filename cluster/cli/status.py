@@ -73,6 +73,7 @@ def status(
 
 def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
     """The lines above the table."""
+    from raylog.cluster.controller.node_states import bootstrap_servers
     from raylog.cluster.health.recovery import in_words
 
     described = list(facts.described())
@@ -82,6 +83,7 @@ def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
     return [
         ("cluster", f"{facts.cluster_id or 'not known'}, namespace {broker.namespace}"),
         ("Ray", broker.address),
+        ("Kafka", bootstrap_servers(facts.node_list) or "nobody listens yet"),
         ("nodes", f"{well} of {len(facts.nodes)} take part"),
         ("log dirs", f"{len(online)} of {len(facts.log_dirs)} online{_least_room(online)}"),
         ("topics", str(len(facts.topics))),
@@ -121,12 +123,14 @@ def _serving(facts: "Facts") -> int:
 def _document(
     broker: "Broker", facts: "Facts", partitions: "list[PartitionStatus]"
 ) -> dict[str, object]:
+    from raylog.cluster.controller.node_states import bootstrap_servers
     from raylog.cluster.health.findings import findings
 
     return {
         "cluster_id": facts.cluster_id,
         "namespace": broker.namespace,
         "ray_address": broker.address,
+        "bootstrap_servers": bootstrap_servers(facts.node_list),
         "nodes": [
             {"node_id": node_id, "problem": problem} for node_id, problem in facts.nodes.items()
         ],

@@ -319,7 +319,7 @@ def is_settled(snapshot: Snapshot, problems: Collection[str] = ()) -> bool:
 
 def problem_of(snapshot: Snapshot, record: PartitionRecord) -> RaylogError | str | None:
     """Why a partition does not serve; None if it does."""
-    if _serving(snapshot, record) is not None:
+    if serving(snapshot, record) is not None:
         return None
     if record.directory is None:
         return BEING_CREATED
@@ -449,7 +449,7 @@ def _entries(snapshot: Snapshot, log: LogId) -> Sequence[LogReport]:
     return () if seen is None else seen.logs.get(log, ())
 
 
-def _serving(snapshot: Snapshot, record: PartitionRecord) -> LogReport | None:
+def serving(snapshot: Snapshot, record: PartitionRecord) -> LogReport | None:
     """What the partition's node reports of it, if it serves where it shall be, and may."""
     node = snapshot.desired.node_of(record.log)
     if snapshot.desired.is_stopped(node):
@@ -464,13 +464,13 @@ def _serving(snapshot: Snapshot, record: PartitionRecord) -> LogReport | None:
 
 
 def _obeys(snapshot: Snapshot, record: PartitionRecord, version: int) -> bool:
-    entry = _serving(snapshot, record)
+    entry = serving(snapshot, record)
     return entry is not None and entry.config_version >= version
 
 
 def _node_id_serving(snapshot: Snapshot, record: PartitionRecord) -> str | None:
     """Ray's id of the node that serves a partition; None where none does."""
-    if _serving(snapshot, record) is None:
+    if serving(snapshot, record) is None:
         return None
     return snapshot.node_ids.get(snapshot.desired.node_of(record.log) or "")
 

@@ -37,10 +37,10 @@ from raylog.cluster.controller.records import (
 )
 from raylog.storage.names import TopicPartition
 
-# Where the sockets of LogManagers and LogActors begin. They are for the Kafka protocol; nothing
-# listens there yet.
+# Where the sockets of LogManagers and LogActors begin, for Kafka's protocol, and end: behind that
+# are the ports that Linux gives to anybody who connects.
 FIRST_PORT = 19_092
-LAST_PORT = 65_535
+LAST_PORT = 32_767
 # Producer ids and config versions of one Controller's epoch are told from those of all others by
 # the bits above: what a lost history gave is never given again for something else.
 EPOCH_SHIFT = 40

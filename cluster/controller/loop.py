@@ -84,7 +84,7 @@ class ControllerLoop:
     """The machine's inbox and its thread.
 
     ``failed``: called once, in the loop's thread, with why nothing can go on. ``clock``: one that
-    never goes back.
+    never goes back. ``published``: called in the loop's thread after each new snapshot.
     """
 
     def __init__(
@@ -93,8 +93,10 @@ class ControllerLoop:
         hands: Hands,
         clock: Clock,
         failed: Callable[[BaseException], None],
+        published: Callable[[], None] = lambda: None,
     ) -> None:
         self._machine, self._hands, self._clock, self._failed = machine, hands, clock, failed
+        self._published = published
         self._inbox: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="controller-loop", daemon=True)
         self._has_failed = False
@@ -191,6 +193,7 @@ class ControllerLoop:
             now_ms=now_ms,
             config=self._machine.config,
         )
+        self._published()
 
     def _carry_out(self, instruction: Instruction) -> None:
         match instruction:

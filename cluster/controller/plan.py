@@ -26,6 +26,7 @@ no such log           it serves it                                 End
 no such log           its folder, and nobody serves it             SetAside
 node: stopped         anything                                     Stop, and nothing else
 broker-config         another digest                               ObeyConfig, or Stop in its turn
+node, partition       another host or port                         record: that host or port
 ====================  ===========================================  ===========================
 
 Nothing follows from the report of a node that does not obey this Controller yet, nor for what lies
@@ -338,8 +339,14 @@ class _NodePlan:
     def make(self, kafka_ids: Iterator[int]) -> None:
         if self._node not in self._desired.nodes:
             kafka_id = next(kafka_ids)
-            port = port_of(kafka_id)
-            self.records.append(NodeRecord(key=self._node, kafka_id=kafka_id, port=port))
+            self.records.append(
+                NodeRecord(
+                    key=self._node,
+                    kafka_id=kafka_id,
+                    port=port_of(kafka_id),
+                    host=self._report.host,
+                )
+            )
         for directory_id, reported in self._dirs.items():
             self._plan_dir(directory_id, reported)
         for log in self._desired.logs_without_dir(self._node):
@@ -356,6 +363,7 @@ class _NodePlan:
             self._plan_end(log)
         for entry in self._own:
             self._plan_stray(entry)
+        self._plan_addresses()
         named = {getattr(order, "log", None) for order in self.orders}
         for entry in self._report.logs:
             if entry.log is not None and entry.log not in named and not self._is_right(entry):
@@ -371,6 +379,22 @@ class _NodePlan:
         if entry.directory_id != record.directory or not self._is_usable(record.directory):
             return False
         return entry.config_version == self._desired.config_version(record.log.topic_id)
+
+    def _plan_addresses(self) -> None:
+        """Where clients find the processes: a port that is somebody else's is replaced."""
+        ports = dict(self._report.ports)
+        node = self._desired.nodes.get(self._node)
+        if node is not None:
+            host = self._report.host or node.host
+            there = replace(node, host=host, port=ports.get(None, node.port))
+            if there != node:
+                self.records.append(there)
+        for log, port in ports.items():
+            record = None if log is None else self._desired.partitions.get(log)
+            if record is None or record.port == port:
+                continue
+            if record.state != "removing" and self._desired.node_of(record.log) == self._node:
+                self.records.append(replace(record, port=port))
 
     # -- log dirs ----------------------------------------------------------------------------------
 

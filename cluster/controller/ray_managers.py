@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from raylog.actors.cluster_image import ImageUpdate
 from raylog.actors.control import MetadataKept, MetadataPush, Orders
 from raylog.actors.errors import NotLeader
 from raylog.actors.node.broker_config import BrokerConfig
@@ -88,6 +89,12 @@ class RayManagers:
         if handle is None:
             raise NotLeader(log_manager_name(node), "it does not run")
         return LogManagerStub(handle, node).metadata_push(push).get_unless(given_up, PUSH_TIMEOUT_S)
+
+    def show(self, node: str, update: ImageUpdate) -> "Future[Any] | None":
+        """Send it to a LogManager that was told something before; an older one does not take it."""
+        handle = self._handles.get(node)
+        show = getattr(handle, "show", None)
+        return None if show is None else LogManagerStub(handle, node).show(update).future()
 
     def kill(self, node: str) -> None:
         self._handles.pop(node, None)

@@ -5,7 +5,7 @@ kind's layout::
 
     {kind: cluster,           v: 1, id}
     {kind: controller,        v: 1, epoch, node, directory}    the first of a Controller's life
-    {kind: node,              v: 2, key, kafka_id, port, state}
+    {kind: node,              v: 2, key, kafka_id, port, state, host}
     {kind: log-dir,           v: 1, id, node, path, state, why, life}
     {kind: topic,             v: 2, name, id, config: {key: value}, version}
     {kind: partition,         v: 1, topic, topic_id, number, state, node, directory, target, left,
@@ -83,13 +83,15 @@ class ControllerRecord:
 class NodeRecord:
     """A node takes part. ``kafka_id``: nobody else ever gets it. ``port``: 0 for any free one.
 
-    ``state``: what an operator wants of it.
+    ``state``: what an operator wants of it. ``host``: where clients find its processes, as it has
+    said last; empty of older raylogs, which do not read it.
     """
 
     key: str
     kafka_id: int
     port: int
     state: NodeState = "online"
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,8 +263,7 @@ def _fields_of(record: Record) -> dict[str, Any]:
         case ControllerRecord():
             return _controller_fields(record)
         case NodeRecord():
-            numbers = {"kafka_id": record.kafka_id, "port": record.port}
-            return {"kind": "node", "v": 2, "key": record.key, **numbers, "state": record.state}
+            return _node_fields(record)
         case DirRecord():
             return _dir_fields(record)
         case TopicRecord():
@@ -299,6 +300,14 @@ def _controller_fields(record: ControllerRecord) -> dict[str, Any]:
     fields = {"kind": "controller", "v": 1, "epoch": record.epoch, "node": record.node}
     if record.directory:
         fields["directory"] = record.directory
+    return fields
+
+
+def _node_fields(record: NodeRecord) -> dict[str, Any]:
+    numbers = {"kafka_id": record.kafka_id, "port": record.port}
+    fields = {"kind": "node", "v": 2, "key": record.key, **numbers, "state": record.state}
+    if record.host:
+        fields["host"] = record.host
     return fields
 
 
@@ -424,6 +433,7 @@ _READERS: dict[tuple[object, object], Callable[[Mapping[str, Any]], Record]] = {
         kafka_id=fields["kafka_id"],
         port=fields["port"],
         state=fields["state"],
+        host=fields.get("host", ""),
     ),
     ("log-dir", 1): _read_dir,
     ("topic", 1): _read_old_topic,

@@ -7,6 +7,7 @@
     node watch, reports, users --> ControllerLoop --+--> Appender --> MetadataLog
                                                     +--> Managers --> LogManagers of the nodes
                                                     +--> Pushing --> their copies of the metadata
+                                                    +--> Showing --> what they tell to clients
                                                     +--> Requests --> users
 
 Who reaches the LogManagers, and how, is an argument (``managers.LogManagers``).
@@ -39,6 +40,7 @@ from raylog.cluster.controller.managers import LogManagers, Managers, is_passing
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.pushing import CopyHolders, Pushing
 from raylog.cluster.controller.requests import Requests
+from raylog.cluster.controller.showing import Showing, Shown
 from raylog.storage.clock import Clock, SteadyClock
 from raylog.storage.errors import LogLocked, RaylogError, StorageError
 from raylog.storage.state.controller_epoch import NO_EPOCH
@@ -52,7 +54,7 @@ END_TIMEOUT_S = 10.0
 _INTERVAL_S = 0.05
 
 
-class Reach(LogManagers, CopyHolders, Protocol):
+class Reach(LogManagers, CopyHolders, Shown, Protocol):
     """The way to the nodes' LogManagers, and to their copies of the metadata."""
 
 
@@ -86,7 +88,10 @@ class ControllerShell:
         self.cluster_id = metadata.desired.cluster_id
         self._requests = Requests()
         machine = ControllerMachine(config, start)
-        self._loop = ControllerLoop(machine, self, clock or SteadyClock(), failed)
+        self._showing = Showing(self._snapshot, managers)
+        self._loop = ControllerLoop(
+            machine, self, clock or SteadyClock(), failed, self._showing.look
+        )
         self._appender = Appender(metadata, self._loop.put)
         self._is_appender_ended = False
         self._managers = Managers(managers, self._loop.put)
@@ -149,6 +154,7 @@ class ControllerShell:
         """Start the threads."""
         self._appender.start()
         self._loop.start()
+        self._showing.start()
 
     def wait_until_serving(self, is_stopped_after: Callable[[float], bool]) -> None:
         """Return when the nodes that are there obey, and have opened what they have.
@@ -200,6 +206,7 @@ class ControllerShell:
         ``is_end``: of the broker; else another Controller follows.
         """
         self._loop.stop(END_TIMEOUT_S)
+        self._showing.stop(END_TIMEOUT_S)
         self._requests.close(why)
         self._managers.stop(END_TIMEOUT_S, is_end=is_end)
         self._pushing.stop(END_TIMEOUT_S)

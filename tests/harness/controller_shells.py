@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
+from raylog.actors.cluster_image import ImageKept, ImageUpdate
 from raylog.actors.control import MetadataKept, MetadataPush, Orders
 from raylog.actors.errors import RequestTimedOut
 from raylog.actors.node.broker_config import BrokerConfig
@@ -37,6 +38,7 @@ class FakeManagers:
         self.errors: dict[str, RaylogError] = {}  # why a node's LogManager cannot start
         self.started: list[str] = []
         self.killed: list[str] = []
+        self.shown: dict[str, ImageUpdate] = {}  # the last one
         self.report: Callable[[Reported], None] = lambda _: None
         self._lock = threading.Lock()
         # Of the nodes, each on a disk of its own.
@@ -60,6 +62,15 @@ class FakeManagers:
         if event is not None and not event.wait(WITHIN_S):
             raise RequestTimedOut(node, 1)
         return self.copies[node].take(push)
+
+    def show(self, node: str, update: ImageUpdate) -> "Future[ImageKept] | None":
+        """Each node takes it at once."""
+        with self._lock:
+            self.shown[node] = update
+        kept: Future[ImageKept] = Future()
+        epoch, number = update.controller_epoch, update.number
+        kept.set_result(ImageKept(controller_epoch=epoch, number=number))
+        return kept
 
     def start(self, node: str, given_up: "Future[None]") -> None:
         self._pass(node)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from raylog.actors.cluster_image import Endpoint
 from raylog.actors.control import Confirmed, LogId
 from raylog.actors.errors import NotLeader
 from raylog.actors.messages import OpeningReport, PartitionOffsets
@@ -90,6 +91,7 @@ class FakeManager:
         self.answer: LogOrder | Exception = NotLeader("LogManager:n1", "it hangs")
         self.rights: list[Confirmed | None] = []
         self.asked = 0
+        self.known_endpoint: Endpoint | None = None
         self.hears = True
         self.is_away = False  # for what begins a log
         self.starts: list[int] = []  # the log start offsets that it has written down
@@ -104,6 +106,9 @@ class FakeManager:
     def confirmed(self) -> Confirmed | None:
         return self.rights.pop(0) if len(self.rights) > 1 else self.rights[0]
 
+    def endpoint(self) -> Endpoint | None:
+        return self.known_endpoint
+
     def record_log_start(self, offsets: PartitionOffsets) -> None:
         if self.is_away:
             raise NotLeader("LogManager:n1", "it is not running")
@@ -115,6 +120,27 @@ class FakeManager:
 
     def tell_progress(self, progress: Progress | None) -> None:
         raise AssertionError("nothing is recovered here")
+
+
+class FakeSockets:
+    """Sockets that listen at the port that they are told."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.partition: Partition | None = None
+        self.fail: Callable[[BaseException], object] = lambda _: None
+        self.is_closed = False
+
+    def begin(self, partition: Partition, on_failure: Callable[[BaseException], object]) -> None:
+        self.partition, self.fail = partition, on_failure
+
+    def keep_up(self, ask: Callable[[], Endpoint | None]) -> None:
+        endpoint = None if self.port or self.partition is None else ask()
+        if endpoint is not None:
+            self.port = endpoint.port
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 class FakeLogActor:
@@ -137,6 +163,7 @@ class FakeLogActor:
         self.problem: Exception | None = None
         self.opened: list[LogSpec] = []
         self.slept: list[float] = []
+        self.sockets = FakeSockets()
         self._open_partition = open_partition or self._from_disk
         self.own = LivingLog(
             spec,
@@ -146,6 +173,7 @@ class FakeLogActor:
             self._open,
             Exporter(lambda _: _NoMetric()),
             self.slept.append,
+            self.sockets,
         )
         self.impl = LogActorImpl(spec, self.own)
 

@@ -15,7 +15,15 @@ METHODS = {
         "metadata_read",
         "metadata_release",
     },
-    "lookups": {"order_of", "confirmed", "recovering", "recoveries", "cleaner_offsets"},
+    "lookups": {
+        "order_of",
+        "confirmed",
+        "recovering",
+        "recoveries",
+        "cleaner_offsets",
+        "endpoint_of",
+        "show",
+    },
 }
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from raylog.actors.cluster_image import Endpoint
 from raylog.actors.control import LogId
 from raylog.actors.errors import (
     ConfigUnconfirmed,
@@ -366,3 +367,41 @@ def test_ray_is_asked_once_whether_the_node_is_its_own(restarted: FakeLogActor) 
     restarted.manager.answer = ALTERED
     restarted.tick()
     assert restarted.impl.says().state == "serving"
+
+
+# -- its sockets -----------------------------------------------------------------------------------
+
+
+def test_it_listens_where_it_was_told_as_soon_as_its_log_is_open(disk: Disk) -> None:
+    actor = FakeLogActor(disk, spec=replace(SPEC, endpoint=Endpoint(7, 19_099)))
+    assert actor.impl.says().port == 0
+    actor.run()
+    assert actor.sockets.partition is not None
+    assert actor.impl.says().port == 19_099
+
+
+def test_it_asks_where_to_listen_until_its_manager_knows(first: FakeLogActor) -> None:
+    first.run()
+    first.tick()
+    assert first.impl.says().port == 0
+    first.manager.known_endpoint = Endpoint(7, 19_099)
+    first.tick()
+    assert first.impl.says().port == 19_099
+
+
+def test_a_log_that_could_not_be_opened_does_not_listen(first: FakeLogActor) -> None:
+    first.problem, first.manager.known_endpoint = MISSING, Endpoint(7, 19_099)
+    first.run()
+    assert first.sockets.partition is None
+    assert first.impl.says().port == 0
+
+
+def test_a_log_that_is_closed_takes_leave_of_its_clients(first: FakeLogActor) -> None:
+    first.run().impl.close()
+    assert first.sockets.is_closed
+
+
+def test_an_error_of_a_socket_that_is_not_raylogs_ends_the_process(first: FakeLogActor) -> None:
+    first.run()
+    first.sockets.fail(ValueError("whatever it is"))
+    assert first.process.ended

@@ -411,6 +411,25 @@ def test_a_node_and_its_dirs_are_recorded_when_they_report_first() -> None:
     )
 
 
+def test_where_a_nodes_processes_are_found_is_recorded() -> None:
+    desired = desired_of(TOPIC, ONLINE)
+    told = replace(report("a", SERVING), host="127.0.0.1", ports=((None, 41_000), (LOG, 41_001)))
+    records = planned(desired, told).records
+    node = NodeRecord(key="a", kafka_id=0, port=41_000, host="127.0.0.1")
+    assert records == (node, replace(ONLINE, port=41_001))
+    for record in records:
+        desired.apply(record)
+    assert planned(desired, told).records == ()
+    assert planned(desired, report("a", SERVING)).records == (), "an older raylog says nothing"
+
+
+def test_the_port_of_a_log_that_is_not_the_nodes_is_not_recorded() -> None:
+    told = replace(report("b"), ports=((LOG, 41_001), (OTHER, 41_002)))
+    assert planned(desired_of(TOPIC, ONLINE), report("a", SERVING), told).records == ()
+    gone = replace(report("a", entry(LOG, "a1")), ports=((LOG, 41_001),))
+    assert planned(desired_of(TOPIC, REMOVING), gone).records == ()
+
+
 def test_a_dir_that_fails_is_recorded_offline_and_only_a_fresh_start_brings_it_back() -> None:
     desired = desired_of()
     broken = [replace(ONLINE_DIRS[0], state="offline", why="EIO"), ONLINE_DIRS[1]]

@@ -1,0 +1,111 @@
+"""Where clients find the processes of a node, and what they are told of the cluster there.
+
+The Controller gives each process a number and a port, and tells them with everything else that
+clients are to know (``actors/cluster_image.py``). A process whose port is somebody else's listens
+at another one; that goes back to the Controller with the reports.
+"""
+
+import threading
+from dataclasses import replace
+from typing import Protocol
+
+from raylog.actors.cluster_image import (
+    NO_ENTRIES,
+    VERSION,
+    ClusterEntries,
+    Endpoint,
+    ImageKept,
+    ImageUpdate,
+)
+from raylog.actors.control import LogId, Report
+from raylog.actors.errors import UnsupportedVersion
+
+
+class Listening(Protocol):
+    """Sockets for clients: ``plane/node_sockets.py``. ``port``: where they listen; 0: nowhere."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    def show(self, entries: ClusterEntries) -> None: ...
+    def keep_up(self, endpoint: Endpoint | None) -> None: ...
+    def close(self) -> None: ...
+
+
+class Addresses:
+    """See the module's head. Safe for threads."""
+
+    def __init__(self, node: str, sockets: Listening | None) -> None:
+        """``node``: its key. ``sockets``: of the LogManager; None where it has none."""
+        self._node, self._sockets = node, sockets
+        self._lock = threading.Lock()  # of all below; sockets are opened with it held
+        self._kept = ImageKept()
+        self._entries = NO_ENTRIES
+        self._ports: dict[LogId, int] = {}  # at which LogActors listen, as they have said
+
+    def take(self, update: ImageUpdate) -> ImageKept:
+        """Take an update in if it fits; returns what is known then. Raises UnsupportedVersion."""
+        if update.version > VERSION:
+            raise UnsupportedVersion(f"node {self._node}", update.version, VERSION)
+        with self._lock:
+            if self._fits(update):
+                self._entries = self._entries.after(update)
+                epoch, number = update.controller_epoch, update.number
+                self._kept = ImageKept(controller_epoch=epoch, number=number)
+                if self._sockets is not None:
+                    self._sockets.show(self._entries)
+                    self._sockets.keep_up(self._own_endpoint())
+            return self._kept
+
+    def _fits(self, update: ImageUpdate) -> bool:
+        kept = self._kept
+        if update.controller_epoch != kept.controller_epoch:
+            return update.controller_epoch > kept.controller_epoch and update.base == 0
+        # One that was sent twice, or has been overtaken, is none.
+        return update.number > kept.number and update.base in (0, kept.number)
+
+    def keep_up(self) -> None:
+        """Listen, if the LogManager does not do so yet."""
+        if self._sockets is not None:
+            with self._lock:
+                self._sockets.keep_up(self._own_endpoint())
+
+    def _own_endpoint(self) -> Endpoint | None:
+        node = self._entries.nodes.get(self._node)
+        return None if node is None else node.endpoint
+
+    def endpoint_of(self, log: LogId) -> Endpoint | None:
+        """Of the LogActor of a log; None while it is not known."""
+        return self._entries.endpoint_of(log.topic_id, log.partition.partition)
+
+    def listens(self, log: LogId, port: int) -> None:
+        """A LogActor has said where it listens; 0: nowhere."""
+        with self._lock:
+            self._ports[log] = port
+
+    def forget(self, log: LogId) -> None:
+        """Nothing is left of the log here."""
+        with self._lock:
+            self._ports.pop(log, None)
+
+    def told_in(self, report: Report) -> Report:
+        """The report, and where clients find the node's processes."""
+        if self._sockets is None:
+            return report
+        with self._lock:
+            ports = [(None, self._sockets.port), *self._ports.items()]
+            others = tuple(
+                (log, port) for log, port in ports if port and self._is_another(log, port)
+            )
+        return replace(report, host=self._sockets.host, ports=others)
+
+    def _is_another(self, log: LogId | None, port: int) -> bool:
+        """Whether the Controller has given another port to a LogActor, or to the LogManager."""
+        endpoint = self._own_endpoint() if log is None else self.endpoint_of(log)
+        return endpoint is not None and endpoint.port != port
+
+    def stop(self) -> None:
+        """Answer clients no more."""
+        if self._sockets is not None:
+            self._sockets.close()

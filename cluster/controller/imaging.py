@@ -1,0 +1,131 @@
+"""What each LogManager is to know of the cluster, made of what the Controller knows.
+
+Each state of it has a number, and what changes is remembered with the number of its change. So a
+LogManager that has any of the last states is sent the difference (``actors/cluster_image.py``).
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from raylog.actors.cluster_image import Endpoint, ImageUpdate, NodeEntry, PartitionEntry, TopicEntry
+from raylog.actors.control import Report
+from raylog.cluster.controller.describe import Snapshot, serving
+from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.observed import Observed
+from raylog.cluster.controller.records import NodeRecord, PartitionRecord, TopicRecord
+
+# So many topics that are gone are remembered; who has an older state is sent everything.
+REMOVED: Final = 1000
+
+
+class _Seen(NamedTuple):
+    """What of a node's report the image depends on."""
+
+    report: Report
+    is_ending: bool
+    served: frozenset[tuple[object, ...]]
+
+
+class Imaging:
+    """See the module's head. For one thread, and for one epoch of the Controller.
+
+    ``number``: of the present state; 0 before the first.
+    """
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.number = 0
+        self._snapshot = Snapshot(desired=Desired())  # of the present state
+        self._seen: dict[str, _Seen] = {}
+        self._nodes: tuple[NodeEntry, ...] = ()
+        self._topics: dict[str, TopicEntry] = {}  # by id, here and below
+        self._changed: dict[str, int] = {}  # the number of the last change
+        self._removed: deque[tuple[int, str]] = deque(maxlen=REMOVED)
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Take in what the Controller knows now."""
+        seen = {
+            key: self._seen_of(key, one, one.report)
+            for key, one in snapshot.observed.items()
+            if one.report is not None
+        }
+        has_changed = _told(seen) != _told(self._seen)
+        self._seen = seen
+        is_same = snapshot.desired is self._snapshot.desired
+        if has_changed or not is_same or not self.number:
+            self._take(snapshot)
+
+    def _seen_of(self, key: str, one: Observed, report: Report) -> _Seen:
+        before = self._seen.get(key)
+        if before is not None and before.report is report:
+            return before._replace(is_ending=one.may_end)
+        served = frozenset(
+            (entry.log, entry.directory_id, entry.leader_epoch)
+            for entry in report.logs
+            if entry.state == "serving"
+        )
+        return _Seen(report, one.may_end, served)
+
+    def _take(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        desired = snapshot.desired
+        nodes = tuple(_node_entry(record) for record in desired.nodes.values())
+        topics = {
+            topic.topic_id: _topic_entry(snapshot, topic) for topic in desired.topics.values()
+        }
+        if self.number and (nodes, topics) == (self._nodes, self._topics):
+            return
+        self.number += 1
+        for topic_id in self._topics.keys() - topics.keys():
+            del self._changed[topic_id]
+            self._removed.append((self.number, topic_id))
+        for topic_id, entry in topics.items():
+            if entry != self._topics.get(topic_id):
+                self._changed[topic_id] = self.number
+        self._nodes, self._topics = nodes, topics
+
+    def update_after(self, base: int) -> ImageUpdate:
+        """What a LogManager lacks that has the state ``base``, of this epoch; 0 for none."""
+        is_all_remembered = len(self._removed) < REMOVED or base >= self._removed[0][0]
+        base = base if is_all_remembered else 0
+        return ImageUpdate(
+            controller_epoch=self.epoch,
+            base=base,
+            number=self.number,
+            cluster_id=self._snapshot.desired.cluster_id,
+            controller=self._snapshot.controller,
+            nodes=self._nodes,
+            topics=tuple(
+                entry for topic_id, entry in self._topics.items() if self._changed[topic_id] > base
+            ),
+            removed=tuple(topic_id for number, topic_id in self._removed if number > base > 0),
+        )
+
+
+def _told(seen: Mapping[str, _Seen]) -> dict[str, tuple[object, ...]]:
+    return {key: (one.is_ending, one.served) for key, one in seen.items()}
+
+
+def _node_entry(record: NodeRecord) -> NodeEntry:
+    return NodeEntry(record.key, Endpoint(record.kafka_id, record.port), record.host)
+
+
+def _topic_entry(snapshot: Snapshot, topic: TopicRecord) -> TopicEntry:
+    desired = snapshot.desired
+    records = [desired.partitions[log] for log in desired.live_logs_of(topic.topic_id)]
+    return TopicEntry(topic.name, topic.topic_id, tuple(_partition_entries(snapshot, records)))
+
+
+def _partition_entries(
+    snapshot: Snapshot, records: Iterable[PartitionRecord]
+) -> Iterator[PartitionEntry]:
+    for record in records:
+        entry = serving(snapshot, record)
+        yield PartitionEntry(
+            number=record.log.partition.partition,
+            endpoint=Endpoint(record.kafka_id, record.port),
+            node=snapshot.desired.node_of(record.log) or "",
+            leader_epoch=-1 if entry is None else entry.leader_epoch,
+            is_online=entry is not None,
+        )

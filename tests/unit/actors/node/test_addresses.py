@@ -1,0 +1,137 @@
+"""What a node tells to clients, and what it tells the Controller of its ports."""
+
+import pytest
+
+from raylog.actors.cluster_image import (
+    VERSION,
+    ClusterEntries,
+    Endpoint,
+    ImageKept,
+    ImageUpdate,
+    NodeEntry,
+    PartitionEntry,
+    TopicEntry,
+)
+from raylog.actors.control import LogId, Report
+from raylog.actors.errors import UnsupportedVersion
+from raylog.actors.node.addresses import Addresses
+from raylog.storage.names import TopicPartition
+
+LOG = LogId(partition=TopicPartition("t", 0), topic_id="id-t")
+TOPIC = TopicEntry("t", "id-t", (PartitionEntry(0, Endpoint(7, 19_099), "a", 3, True),))
+REPORT = Report(node="a", life="1", number=1, controller_epoch=4, dirs=(), logs=())
+
+
+class FakeSockets:
+    """Sockets that listen once they are told where. ``takes``: the port that they get."""
+
+    host = "127.0.0.1"
+
+    def __init__(self, takes: int | None = None) -> None:
+        self.port = 0
+        self.shown: ClusterEntries | None = None
+        self.is_closed = False
+        self._takes = takes
+
+    def show(self, entries: ClusterEntries) -> None:
+        self.shown = entries
+
+    def keep_up(self, endpoint: Endpoint | None) -> None:
+        if endpoint is not None and not self.port:
+            self.port = self._takes or endpoint.port
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def update(number: int, base: int = 0, epoch: int = 4, version: int = VERSION) -> ImageUpdate:
+    return ImageUpdate(
+        controller_epoch=epoch,
+        base=base,
+        number=number,
+        cluster_id="c",
+        controller="a",
+        nodes=(NodeEntry("a", Endpoint(1, 19_093), "127.0.0.1"),),
+        topics=(TOPIC,),
+        version=version,
+    )
+
+
+def test_an_update_is_shown_to_clients_and_opens_the_port() -> None:
+    sockets = FakeSockets()
+    addresses = Addresses("a", sockets)
+    addresses.keep_up()
+    assert sockets.port == 0, "nobody knows it yet"
+    assert addresses.take(update(1)) == ImageKept(controller_epoch=4, number=1)
+    assert sockets.shown is not None
+    assert sockets.shown.topics == {"id-t": TOPIC}
+    assert sockets.port == 19_093
+    assert addresses.endpoint_of(LOG) == Endpoint(7, 19_099)
+
+
+@pytest.mark.parametrize(
+    ("late", "why"),
+    [
+        (update(2, base=1, epoch=3), "of a Controller before"),
+        (update(9, epoch=3), "all of a Controller before"),
+        (update(2), "of before"),
+        (update(2, base=1), "sent twice"),
+        (update(4, base=1), "what it goes on from was overtaken"),
+        (update(6, base=5), "something between is missing"),
+        (update(6, base=5, epoch=5), "a new Controller begins with everything"),
+    ],
+)
+def test_an_update_that_does_not_fit_changes_nothing(late: ImageUpdate, why: str) -> None:
+    sockets = FakeSockets()
+    addresses = Addresses("a", sockets)
+    addresses.take(update(1))
+    addresses.take(update(3, base=1))
+    before = sockets.shown
+    assert addresses.take(late) == ImageKept(controller_epoch=4, number=3), why
+    assert sockets.shown is before
+
+
+def test_a_new_controller_begins_anew() -> None:
+    addresses = Addresses("a", None)
+    addresses.take(update(5))
+    assert addresses.take(update(1, epoch=5)) == ImageKept(controller_epoch=5, number=1)
+
+
+def test_an_update_of_a_newer_layout_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedVersion):
+        Addresses("a", None).take(update(1, version=VERSION + 1))
+
+
+def test_reports_name_the_ports_that_are_not_those_that_were_given() -> None:
+    sockets = FakeSockets(takes=40_000)
+    addresses = Addresses("a", sockets)
+    assert addresses.told_in(REPORT).ports == ()
+    addresses.take(update(1))
+    addresses.listens(LOG, 19_099)
+    told = addresses.told_in(REPORT)
+    assert (told.host, told.ports) == ("127.0.0.1", ((None, 40_000),))
+    addresses.listens(LOG, 40_001)
+    assert addresses.told_in(REPORT).ports == ((None, 40_000), (LOG, 40_001))
+    addresses.forget(LOG)
+    assert addresses.told_in(REPORT).ports == ((None, 40_000),)
+
+
+def test_an_actor_that_does_not_listen_is_not_reported() -> None:
+    addresses = Addresses("a", FakeSockets())
+    addresses.take(update(1))
+    addresses.listens(LOG, 0)
+    assert addresses.told_in(REPORT).ports == ()
+
+
+def test_without_sockets_a_report_says_nothing_of_them() -> None:
+    addresses = Addresses("a", None)
+    addresses.keep_up()
+    addresses.take(update(1))
+    assert addresses.told_in(REPORT) == REPORT
+    addresses.stop()
+
+
+def test_the_end_closes_the_sockets() -> None:
+    sockets = FakeSockets()
+    Addresses("a", sockets).stop()
+    assert sockets.is_closed

@@ -1,0 +1,135 @@
+"""What LogManagers are shown of the cluster: the whole of it, and what has changed since."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from raylog.actors.cluster_image import NO_ENTRIES, Endpoint, NodeEntry, PartitionEntry
+from raylog.actors.control import LogId, LogReport
+from raylog.cluster.controller import imaging as module
+from raylog.cluster.controller.describe import Snapshot
+from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.imaging import Imaging
+from raylog.cluster.controller.records import (
+    ControllerRecord,
+    DirRecord,
+    NodeRecord,
+    PartitionRecord,
+    PartitionRemovedRecord,
+    Record,
+    TopicRecord,
+    TopicRemovedRecord,
+)
+from tests.harness.control_nodes import entry, log_id, obeying
+from tests.unit.cluster.controller.test_plan import report
+
+EPOCH = 4
+NODE = NodeRecord(key="a", kafka_id=0, port=19_092, host="127.0.0.1")
+DIR = DirRecord(directory_id="a1", node="a", path="/a1", state="online")
+
+
+def topic(name: str) -> TopicRecord:
+    return TopicRecord(name=name, topic_id=f"id-{name}", config={})
+
+
+def partition(name: str, number: int = 0, **changes: object) -> PartitionRecord:
+    record = PartitionRecord(
+        log=log_id(name, number),
+        state="online",
+        node="a",
+        directory="a1",
+        kafka_id=10 + number,
+        port=19_102 + number,
+    )
+    return replace(record, **changes)  # type: ignore[arg-type]
+
+
+def snapshot_of(*records: Record, serving: tuple[LogReport, ...] = ()) -> Snapshot:
+    desired = Desired()
+    for record in (ControllerRecord(epoch=EPOCH, node="a"), NODE, DIR, *records):
+        desired.apply(record)
+    observed = {"a": obeying(report("a", *serving), EPOCH)}
+    return Snapshot(desired=desired, observed=observed, controller="a")
+
+
+def test_whoever_has_nothing_is_shown_everything() -> None:
+    imaging = Imaging(EPOCH)
+    serving = entry(log_id("t", 0), "a1", leader_epoch=7)
+    imaging.look(snapshot_of(topic("t"), partition("t"), partition("t", 1), serving=(serving,)))
+    update = imaging.update_after(0)
+    assert (update.base, update.number, update.controller_epoch) == (0, 1, EPOCH)
+    assert update.controller == "a"
+    assert update.nodes == (NodeEntry("a", Endpoint(0, 19_092), "127.0.0.1"),)
+    (shown,) = update.topics
+    assert (shown.name, shown.topic_id) == ("t", "id-t")
+    assert shown.partitions == (
+        PartitionEntry(0, Endpoint(10, 19_102), "a", 7, True),
+        PartitionEntry(1, Endpoint(11, 19_103), "a", -1, False),
+    )
+
+
+def test_what_has_not_changed_has_no_new_number() -> None:
+    imaging = Imaging(EPOCH)
+    serving = entry(log_id("t", 0), "a1", log_end_offset=5)
+    imaging.look(snapshot_of(topic("t"), partition("t"), serving=(serving,)))
+    grown = replace(serving, log_end_offset=9)
+    imaging.look(snapshot_of(topic("t"), partition("t"), serving=(grown,)))
+    assert imaging.number == 1
+
+
+def test_a_leader_epoch_and_an_end_of_service_are_news() -> None:
+    imaging = Imaging(EPOCH)
+    serving = entry(log_id("t", 0), "a1", leader_epoch=7)
+    shown = snapshot_of(topic("t"), partition("t"), serving=(serving,))
+    imaging.look(shown)
+    again = replace(serving, leader_epoch=8)
+    observed = {"a": obeying(report("a", again), EPOCH)}
+    imaging.look(replace(shown, observed=observed))
+    assert imaging.update_after(1).topics[0].partitions[0].leader_epoch == 8
+    ending = {"a": replace(observed["a"], may_end=True)}
+    imaging.look(replace(shown, observed=ending))
+    assert not imaging.update_after(2).topics[0].partitions[0].is_online
+    imaging.look(replace(shown, observed={}))
+    assert imaging.number == 3, "it was shown as away already"
+
+
+def test_changes_come_to_the_same_as_everything() -> None:
+    """Whatever happens: who has any state becomes who has the present one."""
+    draw, imaging = random.Random(3), Imaging(EPOCH)
+    known = {0: NO_ENTRIES}
+    names = [f"t{number}" for number in range(4)]
+    for _ in range(60):
+        there = [name for name in names if draw.random() < 0.6]
+        records: list[Record] = []
+        for name in there:
+            records += [topic(name), partition(name, port=draw.choice((1, 2)))]
+        imaging.look(snapshot_of(*records))
+        base = draw.choice(sorted(known))
+        whole = NO_ENTRIES.after(imaging.update_after(0))
+        assert known[base].after(imaging.update_after(base)) == whole
+        known[imaging.number] = whole
+
+
+def test_who_has_an_older_state_than_is_remembered_is_shown_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "REMOVED", 2)
+    imaging = Imaging(EPOCH)
+    imaging.look(snapshot_of(topic("t0"), topic("t1"), topic("t2")))
+    for left in (("t1", "t2"), ("t2",), ()):
+        imaging.look(snapshot_of(*[topic(name) for name in left]))
+    assert imaging.update_after(2).base == 0, "more may have gone with the oldest that is known"
+    assert imaging.update_after(3).base == 3
+    assert imaging.update_after(3).removed == ("id-t2",)
+
+
+def test_a_topic_that_is_being_removed_is_not_shown() -> None:
+    imaging = Imaging(EPOCH)
+    gone = LogId(partition=log_id("t", 0).partition, topic_id="id-t")
+    deleted = partition("t", state="removing"), TopicRemovedRecord(topic_id="id-t")
+    imaging.look(snapshot_of(topic("t"), partition("t"), *deleted))
+    assert imaging.update_after(0).topics == ()
+    done = PartitionRemovedRecord(log=gone)
+    imaging.look(snapshot_of(topic("t"), partition("t"), *deleted, done))
+    assert imaging.number == 1
