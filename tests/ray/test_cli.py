@@ -201,8 +201,9 @@ def test_health_tells_within_seconds_of_a_partition_whose_process_is_stuck(raylo
         assert gave_up.startswith("error: stuck-0: no answer within 30000 ms")
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert raylog("health").returncode == 0
-    raylog.lines("topic", "delete", "stuck")
+        well = raylog("health")
+        raylog.lines("topic", "delete", "stuck")
+    assert well.returncode == 0
 
 
 @pytest.mark.parametrize(
