@@ -61,7 +61,7 @@ class Imaging:
         if before is not None and before.report is report:
             return before._replace(is_ending=one.may_end)
         served = frozenset(
-            (entry.log, entry.directory_id, entry.leader_epoch)
+            (entry.log, entry.leader_epoch)  # another one wherever it is opened anew
             for entry in report.logs
             if entry.state == "serving"
         )
@@ -78,11 +78,13 @@ class Imaging:
             return
         self.number += 1
         for topic_id in self._topics.keys() - topics.keys():
-            del self._changed[topic_id]
             self._removed.append((self.number, topic_id))
-        for topic_id, entry in topics.items():
-            if entry != self._topics.get(topic_id):
-                self._changed[topic_id] = self.number
+        self._changed = {
+            topic_id: self._changed[topic_id]
+            if entry == self._topics.get(topic_id)
+            else self.number
+            for topic_id, entry in topics.items()
+        }
         self._nodes, self._topics = nodes, topics
 
     def update_after(self, base: int) -> ImageUpdate:

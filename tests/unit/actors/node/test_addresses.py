@@ -4,7 +4,6 @@ import pytest
 
 from raylog.actors.cluster_image import (
     VERSION,
-    ClusterEntries,
     Endpoint,
     ImageKept,
     ImageUpdate,
@@ -16,32 +15,11 @@ from raylog.actors.control import LogId, Report
 from raylog.actors.errors import UnsupportedVersion
 from raylog.actors.node.addresses import Addresses
 from raylog.storage.names import TopicPartition
+from tests.harness.node_sockets import FakeSockets
 
 LOG = LogId(partition=TopicPartition("t", 0), topic_id="id-t")
 TOPIC = TopicEntry("t", "id-t", (PartitionEntry(0, Endpoint(7, 19_099), "a", 3, True),))
 REPORT = Report(node="a", life="1", number=1, controller_epoch=4, dirs=(), logs=())
-
-
-class FakeSockets:
-    """Sockets that listen once they are told where. ``takes``: the port that they get."""
-
-    host = "127.0.0.1"
-
-    def __init__(self, takes: int | None = None) -> None:
-        self.port = 0
-        self.shown: ClusterEntries | None = None
-        self.is_closed = False
-        self._takes = takes
-
-    def show(self, entries: ClusterEntries) -> None:
-        self.shown = entries
-
-    def keep_up(self, endpoint: Endpoint | None) -> None:
-        if endpoint is not None and not self.port:
-            self.port = self._takes or endpoint.port
-
-    def close(self) -> None:
-        self.is_closed = True
 
 
 def update(number: int, base: int = 0, epoch: int = 4, version: int = VERSION) -> ImageUpdate:
@@ -105,7 +83,8 @@ def test_an_update_of_a_newer_layout_is_refused_by_name() -> None:
 def test_reports_name_the_ports_that_are_not_those_that_were_given() -> None:
     sockets = FakeSockets(takes=40_000)
     addresses = Addresses("a", sockets)
-    assert addresses.told_in(REPORT).ports == ()
+    addresses.listens(LOG, 40_001)
+    assert addresses.told_in(REPORT).ports == (), "nobody knows yet where it was to listen"
     addresses.take(update(1))
     addresses.listens(LOG, 19_099)
     told = addresses.told_in(REPORT)

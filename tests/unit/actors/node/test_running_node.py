@@ -10,6 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from raylog.actors.cluster_image import (
+    Endpoint,
+    ImageUpdate,
+    NodeEntry,
+    PartitionEntry,
+    TopicEntry,
+)
 from raylog.actors.control import (
     Create,
     DirReport,
@@ -48,6 +55,7 @@ from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.testing.waiting import wait_for
 from tests.harness.hasty import Hasty
 from tests.harness.log_actors import ELSEWHERE, HERE, FakeLog, FakeLogActors, says, through
+from tests.harness.node_sockets import FakeSockets
 from tests.unit.actors.node.disks import HangingFileSystem
 
 CLUSTER, TOPIC = random_id(), random_id()
@@ -111,6 +119,7 @@ class Node:
         actors: FakeLogActors | None = None,
         *,
         patience_s: float = PATIENCE_S,
+        sockets: FakeSockets | None = None,
     ) -> None:
         self.fs = fs or MemoryFileSystem()
         if fs is None:
@@ -139,6 +148,7 @@ class Node:
                 node="n1",
                 node_id=HERE,
                 producer_expiration=ProducerExpiration(after_ms=86_400_000),
+                cluster_id=CLUSTER,
             ),
             random_id(),
             BrokerConfig(),
@@ -153,6 +163,7 @@ class Node:
                 room=lambda: 11,
                 end_process=self.ended.set,
                 end_node=self.end_wanted.set,
+                sockets=sockets,
             ),
         )
 
@@ -198,6 +209,35 @@ class Node:
         home = next(log.directory_id for log in self.report().logs if log.log == LOG)
         self.order(Serve(log=LOG, directory_id=home, config=LogConfig(), config_version=version))
         wait_for(lambda: (LOG, "serving") in self.states())
+
+
+def test_clients_find_the_processes_of_a_node_and_the_controller_hears_where() -> None:
+    sockets = FakeSockets()
+    node = Node(sockets=sockets).begin()
+    wait_for(lambda: sockets.looks > 1)
+    topic_id, (topic, number) = LOG.topic_id, LOG.partition
+    one = PartitionEntry(number, Endpoint(7, 19_099), "n1", 0, False)
+    update = ImageUpdate(
+        controller_epoch=5,
+        base=0,
+        number=1,
+        cluster_id=CLUSTER,
+        controller="n1",
+        nodes=(NodeEntry("n1", Endpoint(1, 19_093), ""),),
+        topics=(TopicEntry(topic, topic_id, (one,)),),
+    )
+    node.node.addresses.take(update)
+    node.serve()
+    (spec,) = node.actors.made
+    assert (spec.endpoint, spec.cluster_id) == (Endpoint(7, 19_099), CLUSTER)
+    assert (sockets.port, node.report().host, node.report().ports) == (19_093, sockets.host, ())
+    actor = node.actors.living[LOG.partition]
+    actor.said = replace(actor.said, port=40_001)
+    wait_for(lambda: node.report().ports == ((LOG, 40_001),))
+    node.order(Remove(log=LOG))
+    wait_for(lambda: node.report().ports == ())
+    assert node.node.shutdown()
+    assert sockets.is_closed
 
 
 def test_a_log_is_made_served_and_removed() -> None:

@@ -30,13 +30,16 @@ from raylog.actors.plane.apis.records import LIST_OFFSETS
 from raylog.actors.plane.codes import NOT_LEADER
 from raylog.actors.plane.log_sockets import LogSockets
 from raylog.actors.plane.node_sockets import NodeSockets
-from raylog.actors.plane.sockets import LOOPBACK
+from raylog.actors.plane.parking import Parking
+from raylog.actors.plane.room import Room
+from raylog.actors.plane.sockets import LOOPBACK, Sockets
 from raylog.storage.config import LogConfig
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.state.properties import id_text, random_id
-from raylog.storage.testing.waiting import DEADLINE_S
+from raylog.storage.testing.waiting import DEADLINE_S, wait_for
 from tests.unit.actors.plane.clients import TOPIC, TOPIC_ID, Client, Ids, partition
+from tests.unit.actors.plane.peers import framed
 
 ANY = Endpoint(kafka_id=7, port=0)
 NODE = "a-node"
@@ -204,8 +207,29 @@ def test_after_the_end_nobody_listens(pair: Pair) -> None:
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((LOOPBACK, port))
     pair.node.keep_up(ANY)
+    assert pair.node.port == port, "it does not begin again"
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((LOOPBACK, port))
+
+
+def test_a_request_that_waits_for_room_ends_with_the_process(tmp_path: Path) -> None:
+    room = Room(1)
+    assert room.enter(1)
+    sockets = Sockets(log_name(random_id(), random_id(), 0), no_answer, no_failure, room=room)
+    sockets.keep_up(ANY)
+    with tcp_client(sockets.port) as client:
+        client.send_raw(framed(b"waits"))
+        wait_for(lambda: room.waiting == 1)
+        assert sockets.close(DEADLINE_S)
+        assert client.received(1) == b""
+
+
+def no_answer(frame: bytearray, parking: Parking) -> None:
+    raise AssertionError(f"nobody has let it in: {frame!r}, {parking}")
+
+
+def no_failure(failure: BaseException) -> None:
+    raise AssertionError("nothing went wrong") from failure
 
 
 def test_a_strangers_process_that_has_taken_the_managers_name_is_told_nothing(

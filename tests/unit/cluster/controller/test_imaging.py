@@ -94,6 +94,14 @@ def test_a_leader_epoch_and_an_end_of_service_are_news() -> None:
     assert imaging.number == 3, "it was shown as away already"
 
 
+def test_only_what_has_changed_is_sent_to_who_has_the_rest() -> None:
+    imaging = Imaging(EPOCH)
+    imaging.look(snapshot_of(topic("t"), topic("u")))
+    imaging.look(snapshot_of(topic("t"), topic("u"), partition("u")))
+    assert [shown.name for shown in imaging.update_after(1).topics] == ["u"]
+    assert [shown.name for shown in imaging.update_after(0).topics] == ["t", "u"]
+
+
 def test_changes_come_to_the_same_as_everything() -> None:
     """Whatever happens: who has any state becomes who has the present one."""
     draw, imaging = random.Random(3), Imaging(EPOCH)

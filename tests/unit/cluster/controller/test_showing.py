@@ -87,6 +87,26 @@ def test_a_manager_that_has_lost_what_it_had_is_shown_everything_after_a_pause()
     assert play.round() == [(0, 2)]
 
 
+def test_a_manager_that_has_not_taken_an_update_gets_it_again_after_a_pause() -> None:
+    play = Play()
+    play.round()
+    play.kept(1)
+    play.becomes(snapshot_of(topic("t")))
+    assert play.round() == [(1, 2)]
+    play.kept(1)
+    assert play.round() == []
+    play.now_s += IDLE_S
+    assert play.round() == [(1, 2)]
+
+
+def test_a_node_that_has_left_is_shown_nothing() -> None:
+    play = Play()
+    play.round()
+    play.kept(1)
+    play.becomes(replace(snapshot_of(topic("t")), observed={}))
+    assert play.round() == []
+
+
 def test_one_that_obeys_a_newer_controller_is_not_asked_all_the_time() -> None:
     play = Play()
     play.round()
