@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from raylog.actors.cluster_image import ImageKept, ImageUpdate
+from raylog.actors.cluster_image import NO_ENTRIES, ClusterEntries, ImageKept, ImageUpdate
 from raylog.actors.control import MetadataKept, MetadataPush, Orders
 from raylog.actors.errors import RequestTimedOut
 from raylog.actors.node.broker_config import BrokerConfig
@@ -38,7 +38,7 @@ class FakeManagers:
         self.errors: dict[str, RaylogError] = {}  # why a node's LogManager cannot start
         self.started: list[str] = []
         self.killed: list[str] = []
-        self.shown: dict[str, ImageUpdate] = {}  # the last one
+        self.shown: dict[str, ClusterEntries] = {}  # what each knows for its clients
         self.report: Callable[[Reported], None] = lambda _: None
         self._lock = threading.Lock()
         # Of the nodes, each on a disk of its own.
@@ -66,7 +66,7 @@ class FakeManagers:
     def show(self, node: str, update: ImageUpdate) -> "Future[ImageKept] | None":
         """Each node takes it at once."""
         with self._lock:
-            self.shown[node] = update
+            self.shown[node] = self.shown.get(node, NO_ENTRIES).after(update)
         kept: Future[ImageKept] = Future()
         epoch, number = update.controller_epoch, update.number
         kept.set_result(ImageKept(controller_epoch=epoch, number=number))

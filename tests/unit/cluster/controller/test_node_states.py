@@ -10,6 +10,7 @@ from raylog.cluster.controller.describe import Snapshot
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.node_states import (
     NodeDescription,
+    bootstrap_servers,
     describe_node_list,
     key_of,
     keys_of,
@@ -192,3 +193,16 @@ def test_what_a_node_shall_be_is_written_and_read(state: NodeState) -> None:
 def test_a_node_of_an_older_raylog_is_online() -> None:
     older = msgpack.packb({"kind": "node", "v": 1, "key": "disk", "kafka_id": 3, "port": 4})
     assert decode(older) == NodeRecord(key="disk", kafka_id=3, port=4, state="online")
+
+
+def test_the_addresses_of_nodes_are_told_as_their_records_have_them() -> None:
+    view = snapshot(obeys())
+    assert only(view).address == ""
+    record = NodeRecord(key="disk", kafka_id=0, port=19_092, host="127.0.0.1")
+    assert decode(encode(record)) == record
+    view.desired.apply(record)
+    assert only(view).address == "127.0.0.1:19092"
+    nodes = [only(view), only(view)._replace(address=""), only(view)._replace(address="h:1")]
+    assert bootstrap_servers(nodes) == "127.0.0.1:19092,h:1"
+    view.desired.apply(replace(record, port=0))
+    assert only(view).address == "", "nobody knows yet which free one it has"

@@ -68,6 +68,18 @@ def test_a_changed_config_is_obeyed_when_the_change_returns(play: ShellPlay) -> 
     assert versions == {version_of(1, 1)}
 
 
+def test_every_node_is_shown_what_clients_are_to_know(play: ShellPlay) -> None:
+    play.begin()
+
+    def is_shown() -> bool:
+        known = [list(entries.topics.values()) for entries in play.managers.shown.values()]
+        online = [[part.is_online for part in topics[0].partitions] for topics in known if topics]
+        return online == [[True, True]] * len(play.managers.nodes)
+
+    play.shell.commanding.create_topic("t", 2, {})
+    play.is_soon(is_shown, "all are told of the topic")
+
+
 def test_what_is_only_looked_at_is_not_done(play: ShellPlay) -> None:
     play.begin()
     commanding = play.shell.commanding
