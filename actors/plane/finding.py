@@ -38,6 +38,7 @@ DEBUGGING: Final = -2  # the replica id of who sees to the log's end
 _READ_COMMITTED: Final = 1
 _NOTHING: Final[Value] = {"timestamp": -1, "offset": -1, "leaderEpoch": -1}
 # The first version of ListOffsets that may ask for a special timestamp; the others always may.
+_FIRST_WITH_EPOCHS: Final = 4  # of ListOffsets
 _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
@@ -83,9 +84,14 @@ def _offset(request: Request, hosts: Hosts, body: Value, name: str, part: Value)
         return {"errorCode": code_of(error)}
     if place is None:
         return {}
-    is_latest = timestamp == LATEST
-    epoch = partition.leader_epoch if is_latest else partition.log.epochs.epoch_at(place.offset)
-    return {"timestamp": place.timestamp, "offset": place.offset, "leaderEpoch": epoch}
+    found: Value = {"timestamp": place.timestamp, "offset": place.offset}
+    if request.version >= _FIRST_WITH_EPOCHS:
+        is_latest = timestamp == LATEST
+        epochs = partition.log.epochs
+        found["leaderEpoch"] = (
+            partition.leader_epoch if is_latest else epochs.epoch_at(place.offset)
+        )
+    return found
 
 
 def _isolation(body: Value) -> Isolation:

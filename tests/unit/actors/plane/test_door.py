@@ -323,6 +323,15 @@ def offset_at(client: Client, timestamp: int, version: int = 11, **fields: Any) 
     return found["errorCode"], found["offset"], found["leaderEpoch"]
 
 
+@pytest.mark.parametrize("version", range(1, 12))
+def test_offsets_are_found_in_every_version(client: Client, log: Partition, version: int) -> None:
+    """Older clients are told no epochs: aiokafka 0.14 asks by version 3."""
+    log.append(batch(3))
+    epoch = 0 if version >= 4 else -1
+    assert offset_at(client, -1, version) == (0, 3, epoch)
+    assert offset_at(client, -2, version) == (0, 0, epoch)
+
+
 def test_offsets_are_found_by_time(client: Client, log: Partition) -> None:
     assert offset_at(client, -1) == (0, 0, 0)
     assert offset_at(client, -3) == (0, -1, -1)
