@@ -255,6 +255,7 @@ class LogReport:
     ``directory_id``: empty where it ``failed`` because its folder could not be made. A log that is
     ``serving`` and has a ``problem`` is one whose move failed; the next ``Serve`` forgets it. One
     that is ``opening`` and has a ``problem`` could not be opened before, and is tried again.
+    ``port``: where its LogActor listens now; 0: nowhere.
     """
 
     partition: TopicPartition
@@ -267,6 +268,7 @@ class LogReport:
     log_end_offset: int = -1
     moved_to: str | None = None
     problem: RaylogError | None = None
+    port: int = 0
 
     @property
     def log(self) -> LogId | None:
@@ -293,9 +295,8 @@ class Report:
     yet. ``software``: the version of raylog that the node runs; ``levels``: those that it knows.
     ``config_digest``, ``start_digest``: of the broker's config that it obeys
     (``config_digests.py``): of what it takes while it serves, and of what it has from its start;
-    empty where an older raylog does not say it. ``host``: where clients find its processes; empty
-    where nothing listens. ``ports``: at which its LogManager (None) and its LogActors listen, of
-    those that could not have the port that the Controller gave them.
+    empty where an older raylog does not say it. ``host``, ``port``: where its LogManager listens
+    now, and so its LogActors; empty and 0 where it does not.
     """
 
     node: str
@@ -315,7 +316,7 @@ class Report:
     config_digest: str = ""
     start_digest: str = ""
     host: str = ""
-    ports: tuple[tuple[LogId | None, int], ...] = ()
+    port: int = 0
     levels: Levels = FIRST_LEVELS
     version: int = VERSION
 

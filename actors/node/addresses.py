@@ -2,10 +2,12 @@
 
 The Controller gives each process a number and a port, and tells them with everything else that
 clients are to know (``actors/cluster_image.py``). A process whose port is somebody else's listens
-at another one; that goes back to the Controller with the reports.
+at another one. So nobody is told of a port before its process has said that it listens there: who
+came to somebody else's port might write into another cluster.
 """
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -36,13 +38,20 @@ class Listening(Protocol):
 class Addresses:
     """See the module's head. Safe for threads."""
 
-    def __init__(self, node: str, sockets: Listening | None) -> None:
-        """``node``: its key. ``sockets``: of the LogManager; None where it has none."""
-        self._node, self._sockets = node, sockets
+    def __init__(
+        self,
+        node: str,
+        sockets: Listening | None,
+        listens: Callable[[], object] = lambda: None,
+    ) -> None:
+        """``node``: its key. ``sockets``: of the LogManager; None where it has none.
+
+        ``listens``: called when it has begun to listen.
+        """
+        self._node, self._sockets, self._listens = node, sockets, listens
         self._lock = threading.Lock()  # of all below; sockets are opened with it held
         self._kept = ImageKept()
         self._entries = NO_ENTRIES
-        self._ports: dict[LogId, int] = {}  # at which LogActors listen, as they have said
 
     def take(self, update: ImageUpdate) -> ImageKept:
         """Take an update in if it fits; returns what is known then. Raises UnsupportedVersion."""
@@ -55,8 +64,9 @@ class Addresses:
                 self._kept = ImageKept(controller_epoch=epoch, number=number)
                 if self._sockets is not None:
                     self._sockets.show(self._entries)
-                    self._sockets.keep_up(self._own_endpoint())
-            return self._kept
+            kept = self._kept
+        self.keep_up()
+        return kept
 
     def _fits(self, update: ImageUpdate) -> bool:
         kept = self._kept
@@ -67,9 +77,14 @@ class Addresses:
 
     def keep_up(self) -> None:
         """Listen, if the LogManager does not do so yet."""
-        if self._sockets is not None:
-            with self._lock:
-                self._sockets.keep_up(self._own_endpoint())
+        if self._sockets is None:
+            return
+        with self._lock:
+            before = self._sockets.port
+            self._sockets.keep_up(self._own_endpoint())
+            is_news = self._sockets.port != before
+        if is_news:
+            self._listens()
 
     def _own_endpoint(self) -> Endpoint | None:
         node = self._entries.nodes.get(self._node)
@@ -79,31 +94,11 @@ class Addresses:
         """Of the LogActor of a log; None while it is not known."""
         return self._entries.endpoint_of(log.topic_id, log.partition.partition)
 
-    def listens(self, log: LogId, port: int) -> None:
-        """A LogActor has said where it listens; 0: nowhere."""
-        with self._lock:
-            self._ports[log] = port
-
-    def forget(self, log: LogId) -> None:
-        """Nothing is left of the log here."""
-        with self._lock:
-            self._ports.pop(log, None)
-
     def told_in(self, report: Report) -> Report:
-        """The report, and where clients find the node's processes."""
-        if self._sockets is None:
+        """The report, and where the LogManager listens, if it does."""
+        if self._sockets is None or not self._sockets.port:
             return report
-        with self._lock:
-            ports = [(None, self._sockets.port), *self._ports.items()]
-            others = tuple(
-                (log, port) for log, port in ports if port and self._is_another(log, port)
-            )
-        return replace(report, host=self._sockets.host, ports=others)
-
-    def _is_another(self, log: LogId | None, port: int) -> bool:
-        """Whether the Controller has given another port to a LogActor, or to the LogManager."""
-        endpoint = self._own_endpoint() if log is None else self.endpoint_of(log)
-        return endpoint is not None and endpoint.port != port
+        return replace(report, host=self._sockets.host, port=self._sockets.port)
 
     def stop(self) -> None:
         """Answer clients no more."""

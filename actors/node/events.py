@@ -38,7 +38,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What a LogActor says of the log that it serves."""
+    """What a LogActor says of the log that it serves. ``port``: as of ``LogSays``."""
 
     log: LogId
     directory_id: str
@@ -47,6 +47,7 @@ class Served:
     leader_epoch: int = -1
     log_start_offset: int = -1
     log_end_offset: int = -1
+    port: int = 0
 
 
 # -- events ----------------------------------------------------------------------------------------

@@ -78,4 +78,5 @@ def served_of(says: LogSays) -> Served:
         leader_epoch=says.leader_epoch,
         log_start_offset=-1 if offsets is None else offsets.log_start_offset,
         log_end_offset=-1 if offsets is None else offsets.log_end_offset,
+        port=says.port,
     )

@@ -94,6 +94,7 @@ def _changes(log: LogReport) -> tuple[object, ...]:
         log.state,
         log.config_version,
         log.leader_epoch,
+        log.port,
         log.moved_to,
         str(log.problem),
     )
@@ -169,6 +170,7 @@ def _report_of_folder(log: NodeLog, directory_id: str, places: Places) -> LogRep
         leader_epoch=log.served.leader_epoch,
         log_start_offset=log.served.log_start_offset,
         log_end_offset=log.served.log_end_offset,
+        port=log.served.port,
     )
 
 

@@ -164,7 +164,6 @@ class NodeHands:
                 self._disks.give_up_copy(instruction)
             case ForgetLog():
                 self._actors.forget(instruction.log)
-                self._addresses.forget(instruction.log)
                 self._disks.forget(instruction.log)
             case _:
                 self._disks.carry_out(instruction)
@@ -206,7 +205,7 @@ class RunningNode:
         machine = NodeMachine(node=facts.node, life=life, config=config, software=RELEASE)
         self._shell = shell = NodeShell(machine, ports.clock, ports.end_process)
         self._link = ControllerLink(ports.controller, facts.node)
-        self.addresses = Addresses(facts.node, ports.sockets)
+        self.addresses = Addresses(facts.node, ports.sockets, self.want_report)
         self._actor_hands = ActorHands(
             ports.actors,
             ports.disk,
@@ -258,7 +257,6 @@ class RunningNode:
             order_of=shell.order_of,
             tell=shell.tell,
             teach=Workers("teach-log", TAUGHT_AT_ONCE).run,
-            listens=self.addresses.listens,
         )
         self._stranger_round = StrangerRound(
             ports.actors, node_id=facts.node_id, served=shell.served, tell=shell.tell

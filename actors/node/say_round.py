@@ -39,12 +39,10 @@ class SayRound:
         order_of: Callable[[LogId], LogOrder | None],
         tell: Callable[[Event], object],
         teach: Callable[[Job], object],
-        listens: Callable[[LogId, int], object] = lambda log, port: None,
     ) -> None:
         """``served``: what the machine has heard last. ``node_id``: Ray's, of this node.
 
-        ``teach``: have a job done that waits for one actor, beside the round. ``listens``: is told
-        the port at which an actor listens.
+        ``teach``: have a job done that waits for one actor, beside the round.
         """
         self._actors = actors
         self._disk = disk
@@ -53,7 +51,6 @@ class SayRound:
         self._order_of = order_of
         self._tell = tell
         self._teach_beside = teach
-        self._listens = listens
         self._asked_last: TopicPartition | None = None
 
     def __call__(self) -> None:
@@ -97,7 +94,6 @@ class SayRound:
     def _serves(self, says: LogSays) -> None:
         if says.offsets is not None:
             self._disk.record_offsets(says.log, says.directory_id, says.offsets)
-        self._listens(says.log, says.port)
         self._tell(ActorSaid(served=served_of(says)))
 
     def _offline(self, says: LogSays) -> None:

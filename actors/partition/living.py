@@ -367,10 +367,10 @@ class LivingLog:
 
     def _open(self, order: LogOrder) -> None:
         outcome = self._try_to_open(order)
-        self._handle(outcome)
         if self._sockets is not None and isinstance(outcome, Opened):
             self._sockets.begin(self.partition, lambda _: self._handle(Distrusted()))
-            self._sockets.keep_up(self._endpoint)
+            self._sockets.keep_up(lambda: self.spec.endpoint)  # nobody is asked before it serves
+        self._handle(outcome)
 
     def _try_to_open(self, order: LogOrder) -> Event:
         """Open the log; returns what came of it."""

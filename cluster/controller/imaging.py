@@ -61,7 +61,8 @@ class Imaging:
         if before is not None and before.report is report:
             return before._replace(is_ending=one.may_end)
         served = frozenset(
-            (entry.log, entry.leader_epoch)  # another one wherever it is opened anew
+            # The epoch is another one wherever it is opened anew.
+            (entry.log, entry.leader_epoch, entry.port)
             for entry in report.logs
             if entry.state == "serving"
         )
@@ -124,10 +125,13 @@ def _partition_entries(
 ) -> Iterator[PartitionEntry]:
     for record in records:
         entry = serving(snapshot, record)
+        port = 0 if entry is None else entry.port
+        # As its LogActor says itself: the recorded one may be somebody else's now.
+        is_online = port != 0
         yield PartitionEntry(
             number=record.log.partition.partition,
-            endpoint=Endpoint(record.kafka_id, record.port),
+            endpoint=Endpoint(record.kafka_id, port or record.port),
             node=snapshot.desired.node_of(record.log) or "",
             leader_epoch=-1 if entry is None else entry.leader_epoch,
-            is_online=entry is not None,
+            is_online=is_online,
         )

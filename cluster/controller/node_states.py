@@ -23,7 +23,6 @@ from raylog.cluster.controller.describe import (
     why_not_obeying,
 )
 from raylog.cluster.controller.observed import Observed
-from raylog.cluster.controller.records import NodeRecord
 from raylog.cluster.controller.records import NodeState as WantedState
 from raylog.cluster.controller.spread import NODE_ID_CHARS, SHORT_KEY_CHARS, short_key
 from raylog.cluster.naming import named
@@ -52,8 +51,8 @@ class NodeDescription(NamedTuple):
     or start still needs; empty if nothing. ``closing_ms``: for so long it has said that it closes
     its logs; 0 where it does not. ``not_serving``: partition -> why it does not serve;
     only ``Broker.start_node`` tells it. ``new_log_dirs``: those that this life has made, empty.
-    ``address``: host and port of its LogManager for clients of Kafka's protocol; empty while
-    nobody knows.
+    ``address``: where its LogManager listens for clients of Kafka's protocol, as it says itself;
+    empty while it does not.
     """
 
     node: str
@@ -223,13 +222,8 @@ def describe_node(
         new_log_dirs=()
         if report is None
         else tuple(entry.path for entry in report.dirs if entry.is_new),
-        address=_address(snapshot.desired.nodes.get(key)),
+        address="" if report is None or not report.host else f"{report.host}:{report.port}",
     )
-
-
-def _address(record: NodeRecord | None) -> str:
-    is_known = record is not None and record.host and record.port
-    return f"{record.host}:{record.port}" if record is not None and is_known else ""
 
 
 def _log_dirs(snapshot: Snapshot, key: str, seen: Observed | None) -> tuple[str, ...]:

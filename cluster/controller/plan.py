@@ -340,12 +340,7 @@ class _NodePlan:
         if self._node not in self._desired.nodes:
             kafka_id = next(kafka_ids)
             self.records.append(
-                NodeRecord(
-                    key=self._node,
-                    kafka_id=kafka_id,
-                    port=port_of(kafka_id),
-                    host=self._report.host,
-                )
+                NodeRecord(key=self._node, kafka_id=kafka_id, port=port_of(kafka_id))
             )
         for directory_id, reported in self._dirs.items():
             self._plan_dir(directory_id, reported)
@@ -382,19 +377,17 @@ class _NodePlan:
 
     def _plan_addresses(self) -> None:
         """Where clients find the processes: a port that is somebody else's is replaced."""
-        ports = dict(self._report.ports)
         node = self._desired.nodes.get(self._node)
-        if node is not None:
-            host = self._report.host or node.host
-            there = replace(node, host=host, port=ports.get(None, node.port))
+        if node is not None and self._report.host:
+            there = replace(node, host=self._report.host, port=self._report.port)
             if there != node:
                 self.records.append(there)
-        for log, port in ports.items():
-            record = None if log is None else self._desired.partitions.get(log)
-            if record is None or record.port == port:
+        for entry in self._own:
+            record = None if entry.log is None else self._desired.partitions.get(entry.log)
+            if record is None or record.state == "removing" or entry.port in (0, record.port):
                 continue
-            if record.state != "removing" and self._desired.node_of(record.log) == self._node:
-                self.records.append(replace(record, port=port))
+            if self._desired.node_of(record.log) == self._node:
+                self.records.append(replace(record, port=entry.port))
 
     # -- log dirs ----------------------------------------------------------------------------------
 

@@ -80,26 +80,18 @@ def test_an_update_of_a_newer_layout_is_refused_by_name() -> None:
         Addresses("a", None).take(update(1, version=VERSION + 1))
 
 
-def test_reports_name_the_ports_that_are_not_those_that_were_given() -> None:
-    sockets = FakeSockets(takes=40_000)
-    addresses = Addresses("a", sockets)
-    addresses.listens(LOG, 40_001)
-    assert addresses.told_in(REPORT).ports == (), "nobody knows yet where it was to listen"
+def test_a_report_says_where_the_manager_listens_as_soon_as_it_does() -> None:
+    news: list[str] = []
+    addresses = Addresses("a", FakeSockets(takes=40_000), lambda: news.append("listens"))
+    addresses.keep_up()
+    assert addresses.told_in(REPORT) == REPORT, "nobody knows yet where it is to listen"
+    assert news == []
     addresses.take(update(1))
-    addresses.listens(LOG, 19_099)
+    assert news == ["listens"]
     told = addresses.told_in(REPORT)
-    assert (told.host, told.ports) == ("127.0.0.1", ((None, 40_000),))
-    addresses.listens(LOG, 40_001)
-    assert addresses.told_in(REPORT).ports == ((None, 40_000), (LOG, 40_001))
-    addresses.forget(LOG)
-    assert addresses.told_in(REPORT).ports == ((None, 40_000),)
-
-
-def test_an_actor_that_does_not_listen_is_not_reported() -> None:
-    addresses = Addresses("a", FakeSockets())
-    addresses.take(update(1))
-    addresses.listens(LOG, 0)
-    assert addresses.told_in(REPORT).ports == ()
+    assert (told.host, told.port) == ("127.0.0.1", 40_000)
+    addresses.keep_up()
+    assert news == ["listens"]
 
 
 def test_without_sockets_a_report_says_nothing_of_them() -> None:

@@ -230,12 +230,10 @@ def test_clients_find_the_processes_of_a_node_and_the_controller_hears_where() -
     node.serve()
     (spec,) = node.actors.made
     assert (spec.endpoint, spec.cluster_id) == (Endpoint(7, 19_099), CLUSTER)
-    assert (sockets.port, node.report().host, node.report().ports) == (19_093, sockets.host, ())
+    wait_for(lambda: (node.report().host, node.report().port) == (sockets.host, 19_093))
     actor = node.actors.living[LOG.partition]
     actor.said = replace(actor.said, port=40_001)
-    wait_for(lambda: node.report().ports == ((LOG, 40_001),))
-    node.order(Remove(log=LOG))
-    wait_for(lambda: node.report().ports == ())
+    wait_for(lambda: [log.port for log in node.report().logs] == [40_001])
     assert node.node.shutdown()
     assert sockets.is_closed
 

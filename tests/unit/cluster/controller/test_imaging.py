@@ -55,7 +55,7 @@ def snapshot_of(*records: Record, serving: tuple[LogReport, ...] = ()) -> Snapsh
 
 def test_whoever_has_nothing_is_shown_everything() -> None:
     imaging = Imaging(EPOCH)
-    serving = entry(log_id("t", 0), "a1", leader_epoch=7)
+    serving = entry(log_id("t", 0), "a1", leader_epoch=7, port=19_102)
     imaging.look(snapshot_of(topic("t"), partition("t"), partition("t", 1), serving=(serving,)))
     update = imaging.update_after(0)
     assert (update.base, update.number, update.controller_epoch) == (0, 1, EPOCH)
@@ -71,7 +71,7 @@ def test_whoever_has_nothing_is_shown_everything() -> None:
 
 def test_what_has_not_changed_has_no_new_number() -> None:
     imaging = Imaging(EPOCH)
-    serving = entry(log_id("t", 0), "a1", log_end_offset=5)
+    serving = entry(log_id("t", 0), "a1", log_end_offset=5, port=19_102)
     imaging.look(snapshot_of(topic("t"), partition("t"), serving=(serving,)))
     grown = replace(serving, log_end_offset=9)
     imaging.look(snapshot_of(topic("t"), partition("t"), serving=(grown,)))
@@ -80,7 +80,7 @@ def test_what_has_not_changed_has_no_new_number() -> None:
 
 def test_a_leader_epoch_and_an_end_of_service_are_news() -> None:
     imaging = Imaging(EPOCH)
-    serving = entry(log_id("t", 0), "a1", leader_epoch=7)
+    serving = entry(log_id("t", 0), "a1", leader_epoch=7, port=19_102)
     shown = snapshot_of(topic("t"), partition("t"), serving=(serving,))
     imaging.look(shown)
     again = replace(serving, leader_epoch=8)
@@ -92,6 +92,20 @@ def test_a_leader_epoch_and_an_end_of_service_are_news() -> None:
     assert not imaging.update_after(2).topics[0].partitions[0].is_online
     imaging.look(replace(shown, observed={}))
     assert imaging.number == 3, "it was shown as away already"
+
+
+def test_a_partition_has_a_leader_only_where_its_log_actor_says_that_it_listens() -> None:
+    """The port that it was given may be that of another cluster by now."""
+    imaging = Imaging(EPOCH)
+    silent = entry(log_id("t", 0), "a1", leader_epoch=7)
+    shown = snapshot_of(topic("t"), partition("t"), serving=(silent,))
+    imaging.look(shown)
+    (part,) = imaging.update_after(0).topics[0].partitions
+    assert (part.is_online, part.endpoint.port) == (False, 19_102)
+    listening = obeying(report("a", replace(silent, port=40_001)), EPOCH)
+    imaging.look(replace(shown, observed={"a": listening}))
+    (part,) = imaging.update_after(0).topics[0].partitions
+    assert (part.is_online, part.endpoint.port) == (True, 40_001)
 
 
 def test_only_what_has_changed_is_sent_to_who_has_the_rest() -> None:

@@ -195,14 +195,18 @@ def test_a_node_of_an_older_raylog_is_online() -> None:
     assert decode(older) == NodeRecord(key="disk", kafka_id=3, port=4, state="online")
 
 
-def test_the_addresses_of_nodes_are_told_as_their_records_have_them() -> None:
-    view = snapshot(obeys())
-    assert only(view).address == ""
+def test_the_address_of_a_node_is_told_once_it_says_that_it_listens_there() -> None:
+    """The one of its last life may be that of another broker by now."""
     record = NodeRecord(key="disk", kafka_id=0, port=19_092, host="127.0.0.1")
     assert decode(encode(record)) == record
+    view = snapshot(obeys())
     view.desired.apply(record)
-    assert only(view).address == "127.0.0.1:19092"
-    nodes = [only(view), only(view)._replace(address=""), only(view)._replace(address="h:1")]
-    assert bootstrap_servers(nodes) == "127.0.0.1:19092,h:1"
-    view.desired.apply(replace(record, port=0))
-    assert only(view).address == "", "nobody knows yet which free one it has"
+    assert only(view).address == ""
+    told = replace(PerfectNode("disk", "d").report(), host="127.0.0.1", port=40_000)
+    assert only(snapshot(obeying(told, EPOCH))).address == "127.0.0.1:40000"
+
+
+def test_the_nodes_that_listen_are_the_bootstrap_servers() -> None:
+    node = only(snapshot(obeys()))
+    nodes = [node._replace(address="h:1"), node, node._replace(address="h:2")]
+    assert bootstrap_servers(nodes) == "h:1,h:2"
