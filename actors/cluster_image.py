@@ -25,9 +25,9 @@ VERSION = 1
 
 @message
 class Endpoint(NamedTuple):
-    """What a process is to clients: its number as a broker, and the port that it shall listen at.
+    """What a process is to clients: its number as a broker, and its port; 0 is any that is free.
 
-    Port 0: any that is free.
+    The port is where it listens, as far as it has said that; before, where it shall listen.
     """
 
     kafka_id: int
@@ -48,7 +48,8 @@ class PartitionEntry(NamedTuple):
     """A partition and its LogActor.
 
     ``number``: within its topic. ``node``: the key of its node; empty where that is not chosen.
-    ``leader_epoch``: -1 where nobody knows it. ``is_online``: whether it serves, as far as known.
+    ``leader_epoch``: -1 where nobody knows it. ``is_online``: whether it serves and listens, as far
+    as known. ``has_listened``: whether it has ever done so.
     """
 
     number: int
@@ -56,6 +57,7 @@ class PartitionEntry(NamedTuple):
     node: str
     leader_epoch: int
     is_online: bool
+    has_listened: bool = True
 
 
 @message

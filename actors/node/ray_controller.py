@@ -3,8 +3,10 @@
 from concurrent.futures import Future
 
 from raylog.actors.control import Report
-from raylog.actors.errors import BrokerNotFound
+from raylog.actors.errors import BrokerNotFound, NotLeader
+from raylog.actors.runtime.names import CONTROLLER
 from raylog.actors.runtime.stubs import ReportsStub, find_reports
+from raylog.storage.errors import RaylogError
 
 # For a producer id: a client waits, and asks again.
 ID_TIMEOUT_S = 10.0
@@ -23,8 +25,13 @@ class RayController:
         self._controller().refused(node, controller_epoch).get(timeout_s)
 
     def allocate_producer_id(self) -> int:
-        """A producer id that nobody has had."""
-        return self._controller().allocate_producer_id().get(ID_TIMEOUT_S)
+        """A producer id that nobody has had. Raises RaylogError, whatever happens there."""
+        try:
+            return self._controller().allocate_producer_id().get(ID_TIMEOUT_S)
+        except RaylogError:
+            raise
+        except Exception as error:  # a bug there, or an older release without the method
+            raise NotLeader(CONTROLLER, repr(error)) from error
 
     def _controller(self) -> ReportsStub:
         controller = find_reports(self._namespace)

@@ -74,7 +74,11 @@ class ClusterImage:
 
 
 def image_of(entries: ClusterEntries) -> ClusterImage:
-    """The image that these entries make. A process whose host nobody knows is left out of it."""
+    """The image that these entries make.
+
+    A process that has never listened, or whose host nobody knows, is left out of it: its port may
+    be that of another cluster, and clients ask any broker what there is.
+    """
     brokers = sorted(_brokers(entries), key=lambda broker: broker.node_id)
     controller = entries.nodes.get(entries.controller)
     return ClusterImage(
@@ -92,7 +96,7 @@ def _brokers(entries: ClusterEntries) -> Iterator[BrokerImage]:
     for topic in entries.topics.values():
         for one in topic.partitions:
             node_of_it = entries.nodes.get(one.node)
-            if node_of_it is not None and node_of_it.host:
+            if one.has_listened and node_of_it is not None and node_of_it.host:
                 yield BrokerImage(one.endpoint.kafka_id, node_of_it.host, one.endpoint.port)
 
 

@@ -134,4 +134,5 @@ def _partition_entries(
             node=snapshot.desired.node_of(record.log) or "",
             leader_epoch=-1 if entry is None else entry.leader_epoch,
             is_online=is_online,
+            has_listened=is_online or record.state != "creating",
         )

@@ -49,3 +49,11 @@ def test_processes_whose_host_nobody_knows_are_no_brokers() -> None:
     assert image.brokers == (BrokerImage(5, "host-a", 19_097),)
     assert image.controller == NO_NODE
     assert [part.leader for part in image.topics["t"].partitions] == [2, 3]
+
+
+def test_a_process_that_has_never_listened_is_no_broker() -> None:
+    """The port that it was given may be another cluster's, and any broker is asked for metadata."""
+    new = PartitionEntry(0, Endpoint(2, 19_094), "a", -1, False, has_listened=False)
+    away = PartitionEntry(1, Endpoint(3, 19_095), "a", -1, False)
+    brokers = image_of(entries("a", new, away)).brokers
+    assert [broker.node_id for broker in brokers] == [3, 5], "one that is away is back soon"

@@ -108,6 +108,22 @@ def test_a_partition_has_a_leader_only_where_its_log_actor_says_that_it_listens(
     assert (part.is_online, part.endpoint.port) == (True, 40_001)
 
 
+def test_a_partition_that_is_created_has_not_listened_before_it_says_so() -> None:
+    imaging = Imaging(EPOCH)
+    creating = partition("t", state="creating")
+    shown = snapshot_of(topic("t"), creating)
+    imaging.look(shown)
+    (part,) = imaging.update_after(0).topics[0].partitions
+    assert (part.has_listened, part.endpoint.port) == (False, 19_102)
+    serving = obeying(report("a", entry(log_id("t", 0), "a1", port=40_001)), EPOCH)
+    imaging.look(replace(shown, observed={"a": serving}))
+    (part,) = imaging.update_after(0).topics[0].partitions
+    assert (part.has_listened, part.endpoint.port) == (True, 40_001)
+    imaging.look(snapshot_of(topic("t"), partition("t")))
+    (part,) = imaging.update_after(0).topics[0].partitions
+    assert part.has_listened, "it served before"
+
+
 def test_only_what_has_changed_is_sent_to_who_has_the_rest() -> None:
     imaging = Imaging(EPOCH)
     imaging.look(snapshot_of(topic("t"), topic("u")))
