@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 from raylog.actors.control import LogId
 from raylog.actors.errors import InvalidRequest, TopicExists
-from raylog.cluster.controller.desired import Desired, port_of
+from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.rebuilding import KEEPING, FoundDir
 from raylog.cluster.controller.records import PartitionRecord, Record, TopicRecord
 from raylog.cluster.controller.settings import topic_overrides
@@ -185,7 +185,6 @@ def _records(
             node=stray.home.node,
             directory=stray.home.directory_id if is_found else None,
             kafka_id=kafka_id,
-            port=port_of(kafka_id),
         )
         records.append(record)
     return records

@@ -163,9 +163,7 @@ class Desired:
             known = self.partitions.get(log)
             if known is None:
                 kafka_id = self.next_kafka_id
-                known = PartitionRecord(
-                    log=log, state="online", kafka_id=kafka_id, port=port_of(kafka_id)
-                )
+                known = PartitionRecord(log=log, state="online", kafka_id=kafka_id)
             self._apply_partition(replace(known, directory=directory))
 
     def _apply_old_removal(self, record: OldTopicRemovedRecord) -> None:
@@ -358,6 +356,6 @@ class Desired:
 
 
 def port_of(kafka_id: int) -> int:
-    """The port that goes with a Kafka id; 0 (any free one) where the ports are used up."""
+    """The port that is for a Kafka id; 0 (any free one) where the ports are used up."""
     port = FIRST_PORT + kafka_id
     return port if port <= LAST_PORT else 0

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from raylog.actors.cluster_image import Endpoint, ImageUpdate, NodeEntry, PartitionEntry, TopicEntry
 from raylog.actors.control import Report
 from raylog.cluster.controller.describe import Snapshot, serving
-from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.desired import Desired, port_of
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import NodeRecord, PartitionRecord, TopicRecord
 
@@ -111,7 +111,8 @@ def _told(seen: Mapping[str, _Seen]) -> dict[str, tuple[object, ...]]:
 
 
 def _node_entry(record: NodeRecord) -> NodeEntry:
-    return NodeEntry(record.key, Endpoint(record.kafka_id, record.port), record.host)
+    port = record.port or port_of(record.kafka_id)
+    return NodeEntry(record.key, Endpoint(record.kafka_id, port), record.host)
 
 
 def _topic_entry(snapshot: Snapshot, topic: TopicRecord) -> TopicEntry:
@@ -125,14 +126,14 @@ def _partition_entries(
 ) -> Iterator[PartitionEntry]:
     for record in records:
         entry = serving(snapshot, record)
-        port = 0 if entry is None else entry.port
         # As its LogActor says itself: the recorded one may be somebody else's now.
-        is_online = port != 0
+        port = 0 if entry is None else entry.port
+        last_port = port or record.port
         yield PartitionEntry(
             number=record.log.partition.partition,
-            endpoint=Endpoint(record.kafka_id, port or record.port),
+            endpoint=Endpoint(record.kafka_id, last_port or port_of(record.kafka_id)),
             node=snapshot.desired.node_of(record.log) or "",
             leader_epoch=-1 if entry is None else entry.leader_epoch,
-            is_online=is_online,
-            has_listened=is_online or record.state != "creating",
+            is_online=port != 0,
+            has_listened=last_port != 0,
         )

@@ -48,7 +48,7 @@ from raylog.cluster.controller.config_changes import (
     check_applicable,
     parsed_for,
 )
-from raylog.cluster.controller.desired import Desired, port_of
+from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.displaced import displacing, why_several
 from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
 from raylog.cluster.controller.observed import Observed
@@ -197,7 +197,6 @@ class Judging:
                 state="creating",
                 node=node,
                 kafka_id=kafka_id,
-                port=port_of(kafka_id),
             )
             made.append(partition)
         return tuple(made)

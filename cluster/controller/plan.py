@@ -55,7 +55,7 @@ from raylog.actors.control import (
     Stop,
 )
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.cluster.controller.desired import Desired, port_of
+from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import (
@@ -339,9 +339,7 @@ class _NodePlan:
     def make(self, kafka_ids: Iterator[int]) -> None:
         if self._node not in self._desired.nodes:
             kafka_id = next(kafka_ids)
-            self.records.append(
-                NodeRecord(key=self._node, kafka_id=kafka_id, port=port_of(kafka_id))
-            )
+            self.records.append(NodeRecord(key=self._node, kafka_id=kafka_id))
         for directory_id, reported in self._dirs.items():
             self._plan_dir(directory_id, reported)
         for log in self._desired.logs_without_dir(self._node):
@@ -376,7 +374,7 @@ class _NodePlan:
         return entry.config_version == self._desired.config_version(record.log.topic_id)
 
     def _plan_addresses(self) -> None:
-        """Where clients find the processes: a port that is somebody else's is replaced."""
+        """Where clients find the processes: as these say themselves."""
         node = self._desired.nodes.get(self._node)
         if node is not None and self._report.host:
             there = replace(node, host=self._report.host, port=self._report.port)
@@ -503,7 +501,8 @@ class _NodePlan:
         wanted = self._desired.config_version(topic.topic_id)
         if here is not None and here.state == "serving":
             if record.state == "creating":
-                self.records.append(replace(record, state="online"))
+                port = here.port or record.port
+                self.records.append(replace(record, state="online", port=port))
             if here.config_version > wanted:
                 # The metadata was rolled back: what it says now becomes the newest version.
                 version = self._desired.version_after(here.config_version)

@@ -19,7 +19,7 @@ from raylog.actors.control import LogId
 from raylog.actors.errors import InvalidRequest, SeveralClusters
 from raylog.actors.levels import FIRST_LEVEL, LEVELS, Levels
 from raylog.actors.metadata_history import next_era
-from raylog.cluster.controller.desired import VERSION_SHIFT, port_of
+from raylog.cluster.controller.desired import VERSION_SHIFT
 from raylog.cluster.controller.records import (
     ClusterRecord,
     ControllerRecord,
@@ -187,7 +187,7 @@ def _gaps(logs: Iterable[LogId]) -> list[LogId]:
 
 def _places(dirs: Sequence[FoundDir]) -> Iterable[Record]:
     for number, node in enumerate(dict.fromkeys(entry.node for entry in dirs)):
-        yield NodeRecord(key=node, kafka_id=number, port=port_of(number))
+        yield NodeRecord(key=node, kafka_id=number)
     for entry in dirs:
         yield DirRecord(
             directory_id=str(entry.directory_id), node=entry.node, path=entry.path, state="online"
@@ -211,7 +211,6 @@ def _logs(
                 node=maker if place is None else place.node,
                 directory=None if place is None else place.directory_id,
                 kafka_id=kafka_id,
-                port=port_of(kafka_id),
             )
             kafka_id += 1
 

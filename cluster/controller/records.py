@@ -81,15 +81,15 @@ class ControllerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """A node takes part. ``kafka_id``: nobody else ever gets it. ``port``: 0 for any free one.
+    """A node takes part. ``kafka_id``: nobody else ever gets it.
 
-    ``state``: what an operator wants of it. ``host``: where clients find its processes, as it has
-    said last; empty of older raylogs, which do not read it.
+    ``state``: what an operator wants of it. ``host``, ``port``: where its LogManager listened last;
+    empty and 0 before the first time. Older raylogs do not read the host.
     """
 
     key: str
     kafka_id: int
-    port: int
+    port: int = 0
     state: NodeState = "online"
     host: str = ""
 

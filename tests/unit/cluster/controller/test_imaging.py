@@ -9,7 +9,7 @@ from raylog.actors.cluster_image import NO_ENTRIES, Endpoint, NodeEntry, Partiti
 from raylog.actors.control import LogId, LogReport
 from raylog.cluster.controller import imaging as module
 from raylog.cluster.controller.describe import Snapshot
-from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.desired import Desired, port_of
 from raylog.cluster.controller.imaging import Imaging
 from raylog.cluster.controller.records import (
     ControllerRecord,
@@ -108,20 +108,22 @@ def test_a_partition_has_a_leader_only_where_its_log_actor_says_that_it_listens(
     assert (part.is_online, part.endpoint.port) == (True, 40_001)
 
 
-def test_a_partition_that_is_created_has_not_listened_before_it_says_so() -> None:
+@pytest.mark.parametrize("state", ["creating", "online"])
+def test_a_partition_has_not_listened_before_its_log_actor_has_said_so(state: str) -> None:
+    """It may serve by Ray, and not listen yet."""
     imaging = Imaging(EPOCH)
-    creating = partition("t", state="creating")
-    shown = snapshot_of(topic("t"), creating)
+    silent = entry(log_id("t", 0), "a1")
+    shown = snapshot_of(topic("t"), partition("t", state=state, port=0), serving=(silent,))
     imaging.look(shown)
     (part,) = imaging.update_after(0).topics[0].partitions
-    assert (part.has_listened, part.endpoint.port) == (False, 19_102)
-    serving = obeying(report("a", entry(log_id("t", 0), "a1", port=40_001)), EPOCH)
-    imaging.look(replace(shown, observed={"a": serving}))
+    assert (part.has_listened, part.endpoint.port) == (False, port_of(10))
+    listening = obeying(report("a", replace(silent, port=40_001)), EPOCH)
+    imaging.look(replace(shown, observed={"a": listening}))
     (part,) = imaging.update_after(0).topics[0].partitions
     assert (part.has_listened, part.endpoint.port) == (True, 40_001)
-    imaging.look(snapshot_of(topic("t"), partition("t")))
+    imaging.look(snapshot_of(topic("t"), partition("t", port=40_001)))
     (part,) = imaging.update_after(0).topics[0].partitions
-    assert part.has_listened, "it served before"
+    assert (part.has_listened, part.endpoint.port) == (True, 40_001), "it is away, and known"
 
 
 def test_only_what_has_changed_is_sent_to_who_has_the_rest() -> None:

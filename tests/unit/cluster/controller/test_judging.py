@@ -29,7 +29,7 @@ from raylog.cluster.controller.commands import (
     LogDirOnline,
     MovePartition,
 )
-from raylog.cluster.controller.desired import EPOCH_SHIFT, FIRST_PORT, Desired
+from raylog.cluster.controller.desired import EPOCH_SHIFT, Desired
 from raylog.cluster.controller.judging import MAX_PARTITIONS, Judging
 from raylog.cluster.controller.observed import SUSPECT_MS, Observed
 from raylog.cluster.controller.producer_ids import PRODUCER_ID_BLOCK
@@ -105,7 +105,6 @@ def test_a_topic_has_the_brokers_number_of_partitions_unless_it_is_said() -> Non
             state="creating",
             node=node,
             kafka_id=1 + number,
-            port=FIRST_PORT + 1 + number,
         )
         for number, node in enumerate("ba")
     ]

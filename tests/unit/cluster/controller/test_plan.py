@@ -21,7 +21,7 @@ from raylog.actors.control import (
     SetAside,
 )
 from raylog.actors.node.places import NOT_IN_ORDER
-from raylog.cluster.controller.desired import FIRST_PORT, Desired
+from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.leaving_dirs import TAKEN_OFFLINE
 from raylog.cluster.controller.observed import SUSPECT_MS, Observed
 from raylog.cluster.controller.plan import Configs, Plan, plan
@@ -403,10 +403,10 @@ def test_a_node_and_its_dirs_are_recorded_when_they_report_first() -> None:
     unread = DirReport(directory_id=None, path="/a3", state="offline", why="EIO")
     made = planned(desired, report("a", dirs=[ONLINE_DIRS[0], broken, unread]), report("b"))
     assert made.records == (
-        NodeRecord(key="a", kafka_id=0, port=FIRST_PORT),
+        NodeRecord(key="a", kafka_id=0),
         DIRS[0],
         replace(DIRS[1], state="offline", why="EIO", life="1"),
-        NodeRecord(key="b", kafka_id=1, port=FIRST_PORT + 1),
+        NodeRecord(key="b", kafka_id=1),
         DIRS[2],
     )
 
@@ -422,6 +422,12 @@ def test_where_a_nodes_processes_are_found_is_recorded() -> None:
         desired.apply(record)
     assert planned(desired, told).records == ()
     assert planned(desired, report("a", SERVING)).records == (), "an older raylog says nothing"
+
+
+def test_a_log_that_serves_first_is_recorded_with_its_port() -> None:
+    creating = replace(CREATING, directory="a1")
+    listening = replace(SERVING, port=41_001)
+    assert records_of(desired_of(TOPIC, creating), listening) == (replace(ONLINE, port=41_001),)
 
 
 def test_the_port_of_a_log_that_is_being_removed_is_not_recorded() -> None:
