@@ -179,20 +179,26 @@ def check_lost(dirs: Sequence[SurveyedDir]) -> None:
     check_not_newer(dirs)
     readable = [entry for entry in dirs if entry.copy and entry.copy.end]
     if readable:
-        why = "can be read: start the broker, or look at `raylog metadata status`"
+        why = (
+            "can be read: start the broker if it does not run, or look at `raylog metadata status`"
+        )
         raise InvalidRequest("the metadata in", str(readable[0]), why)
 
 
 def check_looked_at(
     log_dirs: Sequence[str], dirs: Sequence[SurveyedDir], *, only_reads: bool = False
 ) -> None:
-    """Raise InvalidRequest for a log dir that no node of the Ray cluster looks at.
+    """Raise InvalidRequest for a log dir that no node of the Ray cluster looks at, or has.
 
     A node whose Ray was started with RAYLOG_LOG_DIRS looks at those, as its broker does.
     ``only_reads``: nothing is changed, so a part of the log dirs of a cluster may be looked at.
     """
     paths = {os.path.normpath(entry.path) for entry in dirs}
+    there = {os.path.normpath(entry.path) for entry in dirs if not entry.is_missing}
     for log_dir in log_dirs:
+        if log_dir in paths and log_dir not in there:
+            why = "is no folder: check the path, and that its disk is mounted"
+            raise InvalidRequest("--log-dir", log_dir, why)
         if paths and log_dir not in paths:
             why = (
                 "is on no node of this Ray cluster, which was started with RAYLOG_LOG_DIRS and has "

@@ -260,15 +260,23 @@ def _join(address: str) -> None:
 def _handler_kept() -> Iterator[None]:
     """A handler that the process has for SIGTERM is there again afterwards.
 
-    Where it has none, Ray's own stays, which ends what Ray has started.
+    A signal that came meanwhile is given to it. Where the process has none, Ray's own stays, which
+    ends what Ray has started.
     """
     handler = signal.getsignal(signal.SIGTERM)
+    is_own = callable(handler) and threading.current_thread() is threading.main_thread()
+    is_ended = False
     try:
         yield
+    except SystemExit as end:
+        # Ray's handler, which stands as soon as Ray begins to start
+        is_ended = end.code == signal.SIGTERM
+        raise
     finally:
-        is_own = handler not in (signal.SIG_DFL, None)
-        if is_own and threading.current_thread() is threading.main_thread():
+        if is_own:
             signal.signal(signal.SIGTERM, handler)
+        if is_own and is_ended:
+            signal.raise_signal(signal.SIGTERM)
 
 
 def _why_refused(error: Exception) -> str:

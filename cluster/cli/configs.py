@@ -104,7 +104,7 @@ def set_keys(
     """Change a topic's configuration while it serves. Nothing restarts.
 
     If one key or value is invalid, nothing is changed. Where a partition does not obey the change
-    within 30 seconds, for example because its process hangs, it is named, and the exit status is 1.
+    within 22 seconds, for example because its process hangs, it is named, and the exit status is 1.
     The broker's own keys are set when it starts.
     """
     from raylog.actors.runtime.calls import OPEN_TIMEOUT_S

@@ -1,7 +1,7 @@
 """``raylog metadata``: the copies of the cluster's metadata, and what to do when they are lost."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,7 +69,8 @@ def status(
     of a newer raylog (only that one can read it); missed (it was in sync, and its log dir is not
     there). HAS EVERY CHANGE: whether nothing can be missing in it that a client was told is done;
     "not known": it has all that is in reach, or cannot be read, or is older than it was, as a
-    backup is, or a newer copy is missing. NODE, or the path, is what `raylog metadata restore
+    backup is, or a newer copy is missing, or another one is apart: then a part of the cluster can be
+    missing in either. NODE, or the path, is what `raylog metadata restore
     --from` takes. Reads the log dirs of all nodes; no broker needs to run.
     """
     from raylog.cluster.controller.spread import short_key
@@ -186,6 +187,8 @@ def rebuild(
     where any copy of the metadata can be read.
     """
     made = metadata_work(log_dir, config, address, namespace).rebuild(make_missing=make_missing)
+    for node in made.without:
+        note(f"node {node[:8]} has no log dir of a cluster")
     for partition in made.made:
         note(f"{partition} begins empty: its folder was not found")
     note(
@@ -216,14 +219,19 @@ def metadata_work(
             os.environ.pop("RAYLOG_LOG_DIRS", None)  # as in `raylog start`
         parsed = _config(log_dir, config, "")
         with absolute_log_dirs_variable():
-            return MetadataWork(ThisMachine(node_log_dirs(parsed)))
+            machine = ThisMachine(node_log_dirs(parsed))
+            return MetadataWork(machine, must_look_at=_named(parsed, log_dir))
     try:
         clusters.join_ray_with(lambda: find_controller(namespace) is not None, namespace, address)
     except BrokerNotFound:
         clusters.join_ray(address)
     parsed = _config(log_dir, config, namespace)
-    named = parsed.log_dirs if log_dir else ()
-    return MetadataWork(RayMachines(namespace, parsed), must_look_at=named)
+    return MetadataWork(RayMachines(namespace, parsed), must_look_at=_named(parsed, log_dir))
+
+
+def _named(config: "BrokerConfig", log_dir: list[str] | None) -> Sequence[str]:
+    """The log dirs that the user has given to this command."""
+    return config.log_dirs if log_dir else ()
 
 
 def _config(log_dir: list[str] | None, config: Path | None, namespace: str) -> "BrokerConfig":

@@ -346,8 +346,7 @@ def trim(
 
     They cannot be read any more when the command returns. The next round of retention deletes their
     segments. With a time, a partition keeps everything from its first record at or after that time
-    on. The new beginning is in memory, and written to the disk once a minute: after a crash before
-    that the records may be readable again; trim again then.
+    on. The new beginning is on the disk when the command returns: no crash brings the records back.
     """
     place = place_of("--before", before)
     broker = connected(address, namespace)

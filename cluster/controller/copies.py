@@ -181,7 +181,7 @@ class SurveyedDir:
     without it, though it was in sync. ``asides``: the names of the files that recovery has taken
     out of the metadata, and kept. ``whole_part``: what comes before the last batch, where only that
     is damaged; ``copy`` is None then. ``damaged_snapshots``: those that the copy is read without,
-    each with what is wrong with it.
+    each with what is wrong with it. ``is_missing``: the log dir is no folder, as far as is known.
     """
 
     node_id: str
@@ -205,6 +205,7 @@ class SurveyedDir:
     asides: tuple[str, ...] = ()
     whole_part: Copy | None = None
     damaged_snapshots: tuple[str, ...] = ()
+    is_missing: bool = False
 
     def __str__(self) -> str:
         return f"{self.path} of node {self.node_id[:8]}"

@@ -77,7 +77,8 @@ class FoundDir:
 class Rebuilt:
     """The records of the new metadata, and the log dir where they go. ``made``: what was missing.
 
-    ``topics``, ``partitions``: how many there are.
+    ``topics``, ``partitions``: how many there are. ``without``: nodes of which no log dir belongs
+    to a cluster.
     """
 
     target: FoundDir
@@ -85,6 +86,7 @@ class Rebuilt:
     topics: int
     partitions: int
     made: tuple[TopicPartition, ...] = ()
+    without: tuple[str, ...] = ()
 
 
 def rebuilt(
@@ -99,7 +101,9 @@ def rebuilt(
     _check_readable(dirs)
     used = [entry for entry in dirs if entry.directory_id is not None]
     if not used:
-        raise InvalidRequest("log dirs", len(dirs), "of which none belongs to a cluster")
+        listed = ", ".join(map(str, dirs)) or "none"
+        raise InvalidRequest("the log dirs", listed, "do not belong to a cluster: check the paths")
+    _check_whole(dirs, used)
     cluster_id = _cluster_of(used)
     epoch = next_era(max(entry.obeyed_epoch for entry in used))
     target = min(used, key=lambda entry: entry.node_id != own)
@@ -127,7 +131,24 @@ def rebuilt(
         topics=len(topics),
         partitions=sum(len(logs) for logs in topics.values()) + len(missing),
         made=tuple(missing),
+        without=tuple(sorted({entry.node for entry in dirs} - {entry.node for entry in used})),
     )
+
+
+def _check_whole(dirs: Iterable[FoundDir], used: Sequence[FoundDir]) -> None:
+    """Raise InvalidRequest where a node has some of its log dirs, and not all.
+
+    A disk that is not mounted looks like this: its partitions would be set aside when it is back.
+    """
+    nodes = {entry.node_id for entry in used}
+    for entry in dirs:
+        if entry.directory_id is None and entry.node_id in nodes:
+            why = (
+                "does not belong to a cluster, and others of its node do: check the path, and that "
+                "its disk is mounted. If it is new, leave it out here: give --log-dir for each of "
+                "the others"
+            )
+            raise InvalidRequest("the log dir", str(entry), why)
 
 
 def _level(levels: Levels) -> Sequence[Record]:

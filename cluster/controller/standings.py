@@ -17,6 +17,9 @@ from raylog.cluster.controller.copies import (
 from raylog.cluster.controller.spread import SHORT_KEY_CHARS, short_key
 from raylog.storage.state.controller_epoch import NO_EPOCH
 
+# The state of a copy of which nobody can say whether it or the newest one counts.
+APART = "apart"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
@@ -48,7 +51,7 @@ def standings(dirs: Sequence[SurveyedDir]) -> list[Standing]:
     unread = _unread(dirs)
     best = copies[0] if copies else None
     in_sync = _in_sync(copies, unread)
-    must_have_all = None if best is not None and _is_outranked(best, dirs) else True
+    must_have_all = True if best is None or _is_sure(best, copies, dirs) else None
     found = [_standing(entry, best, in_sync, must_have_all) for entry in copies]
     found += [
         Standing(
@@ -87,6 +90,16 @@ def _in_sync(copies: Sequence[SurveyedDir], unread: Sequence[SurveyedDir]) -> di
     return {best.directory_id: best.node or best.node_id}
 
 
+def _is_sure(best: SurveyedDir, copies: Iterable[SurveyedDir], dirs: Sequence[SurveyedDir]) -> bool:
+    """Whether the newest copy that was found is known to be the cluster's.
+
+    It is not where another one has gone on apart: one of them may have been made anew from folders,
+    without what others have committed.
+    """
+    is_apart = any(_state(entry, best) == APART for entry in copies)
+    return not is_apart and not _is_outranked(best, dirs)
+
+
 def _is_outranked(best: SurveyedDir, dirs: Sequence[SurveyedDir]) -> bool:
     """Whether a Controller may have begun after the newest copy that was found.
 
@@ -107,14 +120,17 @@ def _standing(
     assert best is not None
     assert best.copy is not None
     is_in_sync: bool | None = entry.directory_id in in_sync
-    if is_in_sync:
+    state = _state(entry, best)
+    if state == APART:
+        is_in_sync = None  # in another history it may be
+    elif is_in_sync:
         # A backup may have been put in the place of the copy.
         is_in_sync = None if is_older(entry, best) else must_have_all
     shared = entry.copy.common_end(best.copy)
     return Standing(
         node=entry.node or entry.node_id,
         path=entry.path,
-        state=_state(entry, best),
+        state=state,
         is_in_sync=is_in_sync,
         records=entry.copy.end,
         behind=best.copy.end - shared,
@@ -134,7 +150,7 @@ def _state(entry: SurveyedDir, best: SurveyedDir) -> str:
         return "behind"
     if entry.copy.is_past_of(best.copy):
         return "outdated"
-    return "apart"
+    return APART
 
 
 def _copies(dirs: Iterable[SurveyedDir]) -> list[SurveyedDir]:

@@ -124,6 +124,7 @@ class _Look:
         if self._tries_lock:
             self._found = replace(self._found, is_locked=_is_locked(fs, path))
         if not fs.is_dir(path):
+            self._found = replace(self._found, is_missing=True)
             return
         self._found = replace(self._found, has_metadata=fs.is_dir(folder))
         meta = read_meta(fs, path)

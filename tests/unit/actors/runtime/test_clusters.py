@@ -177,6 +177,36 @@ def test_a_handler_of_sigterm_is_kept_when_ray_begins(
         signal.signal(signal.SIGTERM, before)
 
 
+class Told(BaseException):
+    """What a handler raises."""
+
+
+@pytest.mark.parametrize("address", ["local", "ray/head:6379"])
+def test_a_sigterm_that_comes_while_ray_begins_is_given_to_the_handler(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    def own(*_: object) -> None:
+        raise Told
+
+    def rays(*_: object) -> None:
+        raise SystemExit(signal.SIGTERM)
+
+    def init(*_: Any, **__: Any) -> None:
+        signal.signal(signal.SIGTERM, rays)
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    before = signal.signal(signal.SIGTERM, own)
+    try:
+        with pytest.raises(Told):
+            module.join_or_start_ray(address)
+        assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 @pytest.mark.parametrize("said", ["Failed to connect to Ray cluster", ""])
 def test_a_ray_that_refuses_this_process_may_want_a_token(
     monkeypatch: pytest.MonkeyPatch, said: str

@@ -1,6 +1,7 @@
 """``raylog metadata``: where it looks, what it shows, and how a copy is named."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -128,6 +129,15 @@ def test_log_dirs_that_no_node_looks_at_are_refused(only_reads: bool, advice: st
 )
 def test_log_dirs_that_some_node_looks_at_are_fine(dirs: list[Any]) -> None:
     metadata_work.check_looked_at(["/mnt/a"], dirs)
+
+
+def test_a_log_dir_that_is_a_folder_on_no_node_is_refused() -> None:
+    """It is misspelt, or its disk is not mounted: then there may be a copy, and partitions."""
+    there = looked_at("one", "/mnt/a", "/mnt/b")
+    missing = [replace(entry, is_missing=True) for entry in looked_at("two", "/mnt/a", "/mnt/b")]
+    metadata_work.check_looked_at(["/mnt/a", "/mnt/b"], [*there, *missing])
+    with pytest.raises(InvalidRequest, match=r"'/mnt/b' is no folder.*mounted"):
+        metadata_work.check_looked_at(["/mnt/a", "/mnt/b"], [there[0], *missing], only_reads=True)
 
 
 def test_relative_log_dirs_count_from_the_users_folder(

@@ -113,8 +113,24 @@ def test_what_cannot_be_read_is_refused_since_it_may_have_partitions() -> None:
         rebuilt([nameless], "ray-a")
     with pytest.raises(InvalidRequest, match=r"/a/t-0 .*meta\.properties"):
         rebuilt([replace(log_dir("a", "t-0"), directory_id=None, cluster_id=None)], "ray-a")
-    with pytest.raises(InvalidRequest, match="none belongs to a cluster"):
+    with pytest.raises(InvalidRequest, match=r"/x of node x.*do not belong to a cluster"):
         rebuilt([FoundDir(node="x", node_id="ray-x", path="/x")], "ray-x")
+
+
+def test_a_node_that_has_not_all_of_its_log_dirs_is_refused_since_a_disk_may_not_be_mounted() -> (
+    None
+):
+    own = log_dir("a", "t-0")
+    away = FoundDir(node="a", node_id="ray-a", path="/mnt/a2")
+    with pytest.raises(InvalidRequest, match=r"/mnt/a2 of node a.*mounted"):
+        rebuilt([own, away], "ray-a")
+
+
+def test_a_node_without_a_log_dir_of_the_cluster_is_named() -> None:
+    """Its disks may all be away, or it is new."""
+    other = FoundDir(node="b", node_id="ray-b", path="/a")
+    assert rebuilt([log_dir("a", "t-0"), other], "ray-a").without == ("b",)
+    assert rebuilt([log_dir("a", "t-0")], "ray-a").without == ()
 
 
 def test_log_dirs_of_two_clusters_are_refused() -> None:

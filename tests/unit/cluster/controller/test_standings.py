@@ -68,8 +68,21 @@ def test_every_copy_says_how_far_it_is_and_the_newest_is_first() -> None:
 
 def test_a_copy_in_sync_that_was_not_found_is_missed_and_one_that_parted_is_apart() -> None:
     found = by_node(keeper("a", copy("xyz", 2, "abm")), keeper("b", copy("xyw", 2, "abm")))
-    assert found["m"] == Standing(node="m", path="", state="missed", is_in_sync=True)
+    assert found["m"] == Standing(node="m", path="", state="missed", is_in_sync=None)
     assert found["b"].state == "apart"
+
+
+def test_of_two_that_have_gone_on_apart_nobody_knows_what_is_missing_in_them() -> None:
+    """One may have been made anew from the folders, when the other one was away."""
+    made_anew = copy("vw", ERA_EPOCHS, in_sync="a")
+    found = by_node(keeper("a", made_anew), keeper("b", copy("xyz", 2, in_sync="b")))
+    standing = {node: (entry.state, entry.is_in_sync) for node, entry in found.items()}
+    assert standing == {"a": ("newest", None), "b": ("apart", None)}
+
+
+def test_a_copy_in_sync_that_was_not_found_has_every_change() -> None:
+    found = by_node(keeper("a", copy("xyz", 2, "am")))
+    assert found["m"] == Standing(node="m", path="", state="missed", is_in_sync=True)
 
 
 def test_without_any_copy_there_is_none_to_show() -> None:

@@ -131,6 +131,11 @@ def test_a_log_dir_says_whose_it_is_and_why_it_cannot_be_read(fs: MemoryFileSyst
     assert not fs.exists("/disk/c")
 
 
+def test_a_log_dir_that_is_no_folder_says_so(fs: MemoryFileSystem) -> None:
+    there, missing = Surveyor(fs).survey("n", ["/disk", "/dsik"])
+    assert (there.is_missing, missing.is_missing) == (False, True)
+
+
 def test_a_log_dir_says_which_controller_it_has_obeyed(fs: MemoryFileSystem) -> None:
     """Where it cannot be read, its node says so, and not whoever looks for the metadata."""
     written(fs, 1)
