@@ -69,8 +69,8 @@ def status(
     of a newer raylog (only that one can read it); missed (it was in sync, and its log dir is not
     there). HAS EVERY CHANGE: whether nothing can be missing in it that a client was told is done;
     "not known": it has all that is in reach, or cannot be read, or is older than it was, as a
-    backup is, or a newer copy is missing, or another one is apart: then a part of the cluster can be
-    missing in either. NODE, or the path, is what `raylog metadata restore
+    backup is, or a newer copy is missing, or another one is apart: a part of the cluster can be
+    missing in either then. NODE, or the path, is what `raylog metadata restore
     --from` takes. Reads the log dirs of all nodes; no broker needs to run.
     """
     from raylog.cluster.controller.spread import short_key

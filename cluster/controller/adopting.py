@@ -11,7 +11,8 @@ knows no topic of this name or id                      the topic is made again, 
 knows the topic, and the number is the next one        the topic has one partition more
 knows the partition, and its folder is in no log dir   it is this one
 knows the partition, and its folder is in a log dir    refused
-knows a topic of this name with another id             refused
+knows a topic of this name with another id             refused; where its partition has no folder,
+                                                       ``partition.metadata`` may be damaged
 =====================================================  =============================================
 
 The numbers of a topic have no gap. So of a topic that is made again all folders are taken in at
@@ -118,6 +119,14 @@ def _check(desired: Desired, stray: Stray, dirs: Sequence[FoundDir]) -> None:
     _check_place(stray, dirs)
     named = desired.topic_named(log.partition.topic)
     if named is not None and named.topic_id != log.topic_id:
+        if LogId(partition=log.partition, topic_id=named.topic_id) in desired.partitions:
+            why = (
+                f"says in partition.metadata that its topic has the id {log.topic_id}; the "
+                f"{named.name} of the metadata has {named.topic_id}, and its partition "
+                f"{log.partition.partition} has no folder. If the records are of that one, the "
+                f"file is damaged: write {named.topic_id} into it, then adopt the folder again"
+            )
+            raise InvalidRequest("the folder", str(stray), why)
         raise TopicExists(f"{log.partition.topic} of id {log.topic_id}", named.name)
 
 

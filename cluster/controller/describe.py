@@ -406,8 +406,8 @@ def _why_not_there(record: PartitionRecord, directory: DirRecord, report: Report
             return TopicIdUnreadable(folder, record.log.topic_id, "is missing or damaged")
     return LogMissing(
         folder,
-        f"the partition's folder does not exist (is there a {partition}.<id>-stray? It was set "
-        "aside, since the cluster did not know its topic id)",
+        f"the partition's folder does not exist (look for {partition}.<id>-stray: it was set "
+        "aside if the cluster did not know the topic id in its partition.metadata)",
     )
 
 

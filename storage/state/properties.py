@@ -20,7 +20,6 @@ import base64
 import os
 import time
 import uuid
-from contextlib import suppress
 from typing import NamedTuple
 
 from raylog.storage.errors import CorruptCheckpoint
@@ -43,15 +42,23 @@ def id_text(value: uuid.UUID) -> str:
 
 
 def id_uuid(text: str) -> uuid.UUID:
-    """The UUID that ``text`` spells; ValueError if it spells none."""
-    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    """The UUID that ``text`` spells; ValueError if it spells none.
+
+    Bits of the last character belong to no id, and are never set: where they are, it is damaged.
+    """
+    value = uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    if id_text(value) != text:
+        raise ValueError(f"{text!r} is no id")
+    return value
 
 
 def is_directory_id(text: str) -> bool:
     """Whether ``text`` has the form of a log dir's id: a UUID in 22 characters."""
-    with suppress(ValueError):
-        return id_text(id_uuid(text)) == text
-    return False
+    try:
+        id_uuid(text)
+    except ValueError:
+        return False
+    return True
 
 
 class MetaProperties(NamedTuple):

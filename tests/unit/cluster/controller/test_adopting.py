@@ -112,6 +112,15 @@ def test_another_topic_of_the_name_is_in_the_way() -> None:
         adopted(desired(TOPIC, FIRST), [stray("t-1", topic_id="id-old")], [log_dir("a")])
 
 
+def test_where_the_partition_of_the_name_has_no_folder_the_file_with_the_id_may_be_damaged() -> (
+    None
+):
+    with pytest.raises(InvalidRequest) as raised:
+        adopted(desired(TOPIC, FIRST), [stray("t-0", topic_id="id-x")], [log_dir("a")])
+    assert "has the id id-x; the t of the metadata has id-t" in str(raised.value)
+    assert "write id-t into it, then adopt the folder again" in str(raised.value)
+
+
 def test_a_folder_whose_partition_would_leave_a_gap_is_refused_and_says_how_to_fill_it() -> None:
     with pytest.raises(InvalidRequest) as raised:
         adopted(desired(), [stray("t-2")], [log_dir("a")])

@@ -175,6 +175,8 @@ def test_ids_are_uuids_in_kafkas_spelling(monkeypatch: pytest.MonkeyPatch) -> No
     value = uuid.UUID("b87c7f99-62b7-4a38-b630-b04c2f28e37e")
     assert id_text(value) == "uHx_mWK3Sji2MLBMLyjjfg"
     assert id_uuid("uHx_mWK3Sji2MLBMLyjjfg") == value
+    with pytest.raises(ValueError, match="is no id"):  # the last character has four bits too many
+        id_uuid("uHx_mWK3Sji2MLBMLyjjfh")
     drawn: list[Any] = [uuid.UUID(int=0xF8 << 120), value]  # the first would begin with a dash
     monkeypatch.setattr("uuid.uuid4", lambda: drawn.pop(0))
     assert random_id() == id_text(value)
