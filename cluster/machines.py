@@ -183,11 +183,24 @@ def _described(process: ActorProcess | None) -> str:
 
 
 def log_dirs_of(namespace: str) -> str:
-    """``log.dirs`` of the broker that runs, separated by commas; empty where none does."""
+    """``log.dirs`` of the broker that runs, separated by commas; empty where none does.
+
+    Raises InvalidRequest where its Controller hangs.
+    """
     controller = find_controller(namespace)
     if controller is None:
         return ""
-    entries = {entry.name: entry.value for entry in controller.broker_config().get(LOOK_TIMEOUT_S)}
+    try:
+        config = controller.broker_config().get(LOOK_TIMEOUT_S)
+    except RequestTimedOut:
+        process = _described(process_of(controller.handle))
+        why = (
+            f"has a Controller that does not answer ({process}), so its log dirs are not known: "
+            "give --log-dir for each, as to `raylog start`. Before the metadata is restored or "
+            "rebuilt, end this process (`kill -9`): it would write it when it goes on"
+        )
+        raise InvalidRequest("namespace", namespace, why) from None
+    entries = {entry.name: entry.value for entry in config}
     return ",".join(entries["log.dirs"])
 
 
