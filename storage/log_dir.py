@@ -26,7 +26,8 @@ be set aside.
 
 **A damaged checkpoint** is kept as ``<name>.corrupt``, and another takes its place. The data tells
 again what recovery points and high watermarks said. Nothing else tells a log start offset, or how
-far compaction has come: of these, the lines that are whole are used. As long as the ``.corrupt``
+far compaction has come: of these, the lines that are whole are used. An empty file is damaged, too,
+unless raylog has not used the dir before: Kafka begins with empty ones. As long as the ``.corrupt``
 file is there, the damage is in the dir's status.
 
 Source: ``LogManager`` of Kafka, without its threads.
@@ -64,6 +65,7 @@ from raylog.storage.state.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
+    has_no_count,
     read_offsets,
     read_whole_lines,
     write_offsets,
@@ -157,11 +159,16 @@ class LogDir:
         return meta
 
     def _make_checkpoints(self) -> None:
-        """Make the checkpoint files that are missing, without an entry."""
+        """Make the checkpoint files that are missing, or that Kafka has begun, without an entry."""
         for name in CHECKPOINTS:
             path = os.path.join(self.path, name)
-            if not self._fs.exists(path):
+            if not self._fs.exists(path) or (not self._is_used and has_no_count(self._fs, path)):
                 write_offsets(self._fs, path, {})
+
+    @property
+    def _is_used(self) -> bool:
+        """Whether raylog has used the dir before, and has written its checkpoints."""
+        return self._fs.exists(os.path.join(self.path, CONTROLLER_EPOCH))
 
     @property
     def directory_id(self) -> str:
@@ -272,9 +279,12 @@ class LogDir:
     def _read(self, name: str) -> dict[TopicPartition, int]:
         path = os.path.join(self.path, name)
         try:
-            return read_offsets(self._fs, path)
+            offsets = read_offsets(self._fs, path)
         except CorruptCheckpoint as error:
             return self._set_aside(name, error.args[1])
+        if self._is_used and self._fs.exists(path) and has_no_count(self._fs, path):
+            return self._set_aside(name, "it was cut off before the number of its entries")
+        return offsets
 
     def _set_aside(self, name: str, why: str) -> dict[TopicPartition, int]:
         """Keep a damaged checkpoint under another name; returns what can be used of it.

@@ -51,6 +51,7 @@ from raylog.storage.errors.logs import (
 )
 from raylog.storage.errors.requests import (
     CorruptRecord,
+    DamagedBatch,
     InvalidConfig,
     InvalidPartitions,
     InvalidProducerEpoch,
@@ -79,6 +80,7 @@ __all__ = [
     "CorruptCheckpoint",
     "CorruptIndex",
     "CorruptRecord",
+    "DamagedBatch",
     "DiskFull",
     "DuplicateLogDir",
     "FileGone",

@@ -9,12 +9,28 @@ class CorruptRecord(RaylogError):
     """The bytes are not a valid record batch: wrong length, CRC, magic or structure."""
 
     code, error_name = 2, "CORRUPT_MESSAGE"
-    fields = ("where", "why")
+    fields: ClassVar[tuple[str, ...]] = ("where", "why")
     where: str
     why: str
     template = (
         "corrupt record batch at {where}: {why}; a producer must encode the batch again, a reader "
         "can continue at another offset"
+    )
+
+
+class DamagedBatch(CorruptRecord):
+    """A reader has met bytes in a partition that are no valid batch: most likely its disk's.
+
+    ``offset``: of the first record that it could not read, or a later one.
+    """
+
+    fields = ("partition", "offset", "why")
+    partition: str
+    offset: int
+    template = (
+        "{partition}: the record at offset {offset}, or one behind it, cannot be read: {why}; the "
+        "file is damaged, most likely: `raylog log verify` on the partition's folder says where, "
+        "and docs/OPERATIONS.md what to do. A reader can go on at a higher offset"
     )
 
 

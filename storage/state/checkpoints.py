@@ -9,9 +9,10 @@ They hold the offsets of many partitions in a log dir, or the leader epochs of o
     orders 0 10432         <topic> <partition> <offset>; of leader epochs <epoch> <start offset>
     orders 1 998
 
-They are written atomically (``files.write_atomically``). A file without a count has no entries, one
-without its last line end was cut. Nothing else tells a number that was damaged: the formats have no
-checksum. Source: ``CheckpointFile`` and ``OffsetCheckpointFile`` of Kafka.
+They are written atomically (``files.write_atomically``). A file without a count has no entries: so
+Kafka begins one. One without its last line end was cut. Nothing else tells a number that was
+damaged: the formats have no checksum. Source: ``CheckpointFile`` and ``OffsetCheckpointFile`` of
+Kafka.
 """
 
 from collections import Counter
@@ -47,6 +48,11 @@ def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
     if len(offsets) < len(entries):
         raise CorruptCheckpoint(path, "it lists a partition twice")
     return offsets
+
+
+def has_no_count(fs: FileSystem, path: str) -> bool:
+    """Whether a file ends before the number of its entries: Kafka begins so, and raylog never."""
+    return fs.read_file(path).strip() in (b"", VERSION.encode())
 
 
 def read_whole_lines(fs: FileSystem, path: str) -> dict[TopicPartition, int]:

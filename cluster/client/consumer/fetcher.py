@@ -31,7 +31,7 @@ from raylog.cluster.client.consumer.instructions import (
 from raylog.cluster.client.consumer.machine import Machine
 from raylog.cluster.client.limits import MAX_PLAIN_BATCH_BYTES
 from raylog.storage.buffers import Buffer
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import CorruptRecord, DamagedBatch, RaylogError
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.aborted import without_aborted
@@ -194,7 +194,8 @@ class Fetcher:
             if answer.aborted:
                 buffer = without_aborted(buffer, answer.aborted)
         except RaylogError as error:
-            self.machine.failed(asked.number, error, now)
+            named = _named(error, asked.partition, asked.offset)
+            self.machine.failed(asked.number, named, now)
             return
         self.machine.fetched(asked.number, Answer(buffer), part.next_offset, epoch, mark)
         self.machine.log_ends(asked.partition, answer.log_start_offset, mark)
@@ -319,9 +320,17 @@ class Fetcher:
     def _read_from(self, each: Assigned, take: Callable[[], Any]) -> Any:
         try:
             return take()
-        except RaylogError:
+        except RaylogError as error:
             self.machine.fetch_again(each)  # it may have been damaged on its way
-            raise
+            assert each.position is not None
+            raise _named(error, each.partition, each.position) from None
+
+
+def _named(error: RaylogError, partition: TopicPartition, offset: int) -> RaylogError:
+    """The error, and for a damaged batch where it is."""
+    if type(error) is not CorruptRecord:
+        return error
+    return DamagedBatch(str(partition), offset, error.why)
 
 
 def _sound_part(buffer: Buffer, asked: Fetch, answer: Any) -> SoundPart:

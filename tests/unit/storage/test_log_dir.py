@@ -253,6 +253,34 @@ def test_of_a_damaged_checkpoint_that_no_data_tells_the_lines_that_are_whole_are
     assert opened(fs).damaged_files() == [name], "until somebody removes the .corrupt file"
 
 
+@pytest.mark.parametrize("content", [b"", b"0", b"0\n"])
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_checkpoint_that_was_cut_off_before_its_count_is_damaged(
+    fs: MemoryFileSystem, name: str, content: bytes
+) -> None:
+    log_dir = opened(fs)
+    log_dir.write_controller_epoch(1)
+    log_dir.close(clean=True)
+    fs.write_file(f"/disk/logs/{name}", content)
+    log_dir = opened(fs)
+    assert (log_dir.offsets(), log_dir.cleaner_offsets()) == ({}, {})
+    assert log_dir.damaged_files() == [name]
+    assert fs.read_file(f"/disk/logs/{name}.corrupt") == content
+    (damage,) = log_dir.take_damages()
+    assert damage.why == "it was cut off before the number of its entries"
+
+
+def test_the_empty_checkpoints_that_kafka_begins_with_are_none(fs: MemoryFileSystem) -> None:
+    opened(fs).close(clean=True)
+    for name in CHECKPOINTS:
+        fs.write_file(f"/disk/logs/{name}", b"")
+    log_dir = opened(fs)
+    log_dir.write_controller_epoch(1)
+    assert (log_dir.offsets(), log_dir.cleaner_offsets()) == ({}, {})
+    log_dir.close(clean=False)
+    assert opened(fs).damaged_files() == [], "they are whole now"
+
+
 def test_no_crash_while_a_damaged_checkpoint_is_set_aside_loses_what_can_be_used() -> None:
     path = "/disk/logs/log-start-offset-checkpoint"
     for stop_at in range(12):

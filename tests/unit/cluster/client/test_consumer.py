@@ -33,6 +33,7 @@ from raylog.cluster.client.added_partitions import partitions_added
 from raylog.cluster.client.consumer.ranges import read_range
 from raylog.storage.errors import (
     CorruptRecord,
+    DamagedBatch,
     InvalidConfig,
     LogMissing,
     OffsetOutOfRange,
@@ -430,7 +431,7 @@ def test_damage_is_raised_and_loses_no_record(connection: FakeConnection, poll: 
     consumer = connection.consumer("t", from_="earliest")
     assert len(getattr(consumer, poll)(100)) == 3
     for _ in range(2):
-        with pytest.raises(CorruptRecord):
+        with pytest.raises(DamagedBatch, match=r"^t-1: the record at offset 0, or one behind it"):
             getattr(consumer, poll)(100)
     assert [consumer.position("t", n) for n in (0, 1)] == [3, 0]
     connection.topics["t"][1].damage = bytes
@@ -461,7 +462,7 @@ def test_what_is_before_a_damaged_length_is_handed_out(
     consumer = connection.consumer("t", from_="earliest", partitions=[0])
     assert len(getattr(consumer, poll)(100)) == 6
     for _ in range(2):
-        with pytest.raises(CorruptRecord):
+        with pytest.raises(DamagedBatch, match=r"^t-0: the record at offset 6, or one behind it"):
             getattr(consumer, poll)(100)
         assert consumer.position("t", 0) == 6
     served.damage = bytes
