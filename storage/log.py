@@ -54,7 +54,12 @@ from raylog.storage.retention import SegmentFacts, segments_to_delete
 from raylog.storage.segment import Segment, SegmentId
 from raylog.storage.snapshots import Snapshots
 from raylog.storage.state.epochs import LeaderEpochs
-from raylog.storage.state.producers import LastRecord, ProducerExpiration, ProducerStates
+from raylog.storage.state.producers import (
+    LastRecord,
+    ProducerExpiration,
+    ProducerStanding,
+    ProducerStates,
+)
 from raylog.storage.swap import RoundId, Swaps
 
 HIGH_WATERMARK = -1
@@ -128,6 +133,10 @@ class Log(ReadableLog):
     def last_records(self) -> dict[int, LastRecord]:
         """By producer id, where each producer stands. Any thread may ask."""
         return self._log_end.producers.last_records()
+
+    def producers(self) -> list[ProducerStanding]:
+        """Each producer that the log knows. Any thread may ask."""
+        return self._log_end.producers.standings()
 
     def _is_owned_alone(self) -> bool:
         locks = self.locks

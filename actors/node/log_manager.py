@@ -234,9 +234,14 @@ class LogManagerImpl:
             room=measured_room,
             end_process=end_process,
             end_node=self._end_for_good,
-            sockets=NodeSockets(spec.cluster_id, node.key, controller, self._socket_failed),
+            sockets=NodeSockets(
+                spec.cluster_id, node.key, controller, self._log_dirs, self._socket_failed
+            ),
         )
         return RunningNode(facts, random_id(), config, ports)
+
+    def _log_dirs(self) -> list[LogDirStatus]:
+        return self._running().log_dirs()
 
     def _socket_failed(self, failure: BaseException) -> None:
         """An error that is not raylog's: the state of this process is not trusted any more."""

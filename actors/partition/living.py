@@ -24,6 +24,7 @@ from raylog.actors.events import event, warn
 from raylog.actors.messages import PartitionOffsets
 from raylog.actors.metrics import EXPORT_INTERVAL_S, IDLE_EXPORT_INTERVAL_S, Exporter
 from raylog.actors.node_messages import LogOrder, LogSays
+from raylog.actors.partition.bounds import REMOVALS_AT_ONCE
 from raylog.actors.partition.exports import export_opening, export_partition
 from raylog.actors.partition.life import (
     AskConfig,
@@ -54,10 +55,11 @@ from raylog.actors.partition.life import (
 from raylog.actors.partition.log_opening import OpenedLog
 from raylog.actors.partition.obedience import Obedience, first_order
 from raylog.actors.partition.partition import Partition
-from raylog.actors.partition.removal import Permit, any_version, permit
+from raylog.actors.partition.removal import Permit, any_version, once_confirmed, permit
 from raylog.actors.partition.spec import LogSpec
 from raylog.storage.clock import Clock
 from raylog.storage.errors import LogClosed, RaylogError, StorageError
+from raylog.storage.log import HIGH_WATERMARK
 from raylog.storage.report import Progress
 
 logger = logging.getLogger(__name__)
@@ -109,7 +111,10 @@ class Listening(Protocol):
     @property
     def port(self) -> int: ...
     def begin(
-        self, partition: Partition, on_failure: Callable[[BaseException], object]
+        self,
+        partition: Partition,
+        remove: Callable[[int], int],
+        on_failure: Callable[[BaseException], object],
     ) -> None: ...
     def keep_up(self, ask: Callable[[], Endpoint | None]) -> None: ...
     def close(self) -> None: ...
@@ -147,6 +152,7 @@ class LivingLog:
         # Without a LogManager nobody knows a newer config, nor a node that could be a wrong one.
         self._must_ask = process.is_restart and bool(spec.node)
         self._is_place_known = not process.is_restart
+        self._removals = threading.BoundedSemaphore(REMOVALS_AT_ONCE)
         self._next_export_ms, self._is_exported = 0, False
         self.opened: OpenedLog | None = None
 
@@ -266,13 +272,24 @@ class LivingLog:
             return any_version
         return self.permit(self._manager.confirmed())
 
-    def record_log_start(self, offsets: PartitionOffsets) -> None:
-        """Have it written where the log begins now; nothing without a LogManager.
+    def delete_records(self, before_offset: int) -> int:
+        """Make records below an offset unreadable; returns the log start offset.
 
-        Raises NotLeader, RequestTimedOut and StorageError where that is not on the disk.
+        See ``LogActorImpl.delete_records``.
         """
-        if self.spec.node:
-            self._manager.record_log_start(offsets)
+        with self._removals:
+            high_watermark = self.partition.offsets().high_watermark
+            if before_offset == HIGH_WATERMARK:  # once: a later try must not take newer records
+                before_offset = high_watermark
+            return once_confirmed(lambda: self._delete_records(before_offset))
+
+    def _delete_records(self, before_offset: int) -> int:
+        may_remove = self.own_permit()
+        partition = self.partition
+        start = self.or_end(lambda: partition.delete_records(before_offset, may_remove))
+        if self.spec.node:  # without a LogManager nobody keeps it
+            self._manager.record_log_start(partition.offsets())
+        return start
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -368,7 +385,9 @@ class LivingLog:
     def _open(self, order: LogOrder) -> None:
         outcome = self._try_to_open(order)
         if self._sockets is not None and isinstance(outcome, Opened):
-            self._sockets.begin(self.partition, lambda _: self._handle(Distrusted()))
+            self._sockets.begin(
+                self.partition, self.delete_records, lambda _: self._handle(Distrusted())
+            )
             self._sockets.keep_up(lambda: self.spec.endpoint)  # nobody is asked before it serves
         self._handle(outcome)
 

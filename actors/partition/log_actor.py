@@ -57,7 +57,6 @@ from raylog.actors.partition.log_opening import open_partition
 from raylog.actors.partition.manager_link import ManagerLink
 from raylog.actors.partition.partition import Partition
 from raylog.actors.partition.process import RayProcess
-from raylog.actors.partition.removal import once_confirmed
 from raylog.actors.partition.spec import LogSpec
 from raylog.actors.plane.log_sockets import LogSockets
 from raylog.actors.requests import (
@@ -78,7 +77,6 @@ from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
 from raylog.storage.clock import SteadyClock
 from raylog.storage.indexes.time_index import TimestampOffset
-from raylog.storage.log import HIGH_WATERMARK
 from raylog.storage.readable import COMMITTED, Isolation
 from raylog.storage.records.kernel import KERNEL
 from raylog.storage.segment import SegmentId
@@ -285,17 +283,7 @@ class LogActorImpl:
         high watermark. Raises ConfigUnconfirmed; and NotLeader, RequestTimedOut or StorageError
         where the records are unreadable now, and that is not on the disk yet: ask again.
         """
-        high_watermark = self._partition.offsets().high_watermark
-        if before_offset == HIGH_WATERMARK:  # once: a later try must not take newer records
-            before_offset = high_watermark
-        return once_confirmed(lambda: self._delete_records(before_offset))
-
-    def _delete_records(self, before_offset: int) -> int:
-        may_remove = self._own.own_permit()
-        partition = self._partition
-        start = self._or_end(lambda: partition.delete_records(before_offset, may_remove))
-        self._own.record_log_start(partition.offsets())
-        return start
+        return self._own.delete_records(before_offset)
 
     @ray.method(concurrency_group="control")
     def close(self) -> PartitionOffsets:

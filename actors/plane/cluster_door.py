@@ -3,21 +3,26 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
+from raylog.actors.messages import LogDirStatus
 from raylog.actors.plane import describing
+from raylog.actors.plane.admin import ADMIN_APIS, fault_of, refused, timeout_s
 from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.cluster import (
     DESCRIBE_CLUSTER,
+    DESCRIBE_LOG_DIRS,
     DESCRIBE_TOPIC_PARTITIONS,
     FIND_COORDINATOR,
     LIST_PARTITION_REASSIGNMENTS,
     METADATA,
 )
+from raylog.actors.plane.apis.configs import DESCRIBE_CONFIGS
 from raylog.actors.plane.apis.records import INIT_PRODUCER_ID
 from raylog.actors.plane.codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
     INVALID_REQUEST,
 )
+from raylog.actors.plane.disks import of_node
 from raylog.actors.plane.errors import ClusterUnknown, UnsupportedRequest
 from raylog.actors.plane.frames import Request, answer, read_body
 from raylog.actors.plane.image import ClusterImage
@@ -41,18 +46,33 @@ class Commands(Protocol):
     def allocate_producer_id(self) -> int:
         """A producer id that nobody has had."""
 
+    def answer_command(self, frame: bytes, timeout_s: float) -> bytes:
+        """The frame that answers one of ADMIN_APIS that changes something."""
+
+    def answer_lookup(self, frame: bytes, timeout_s: float) -> bytes:
+        """The frame that answers one of them that changes nothing."""
+
 
 class ClusterDoor:
     """See the module's head. ``image`` is replaced by whoever hears of a newer one."""
 
-    def __init__(self, commands: Commands, image: ClusterImage | None = None) -> None:
-        """``image``: None while nobody has told it."""
-        self.image, self._commands = image, commands
+    def __init__(
+        self,
+        commands: Commands,
+        log_dirs: Callable[[], Sequence[LogDirStatus]],
+        image: ClusterImage | None = None,
+    ) -> None:
+        """``log_dirs``: those of the node. ``image``: None while nobody has told it."""
+        self.image, self._commands, self._log_dirs = image, commands, log_dirs
 
     def __call__(self, request: Request) -> Sequence[Piece]:
         """The answer to a request. Raises MalformedRequest, UnsupportedRequest, ClusterUnknown."""
         if request.api is INIT_PRODUCER_ID:
             return [answer(request, self._producer_id(read_body(request)))]
+        if request.api is DESCRIBE_LOG_DIRS:
+            return [of_node(request, self._log_dirs())]
+        if request.api in ADMIN_APIS:
+            return [self._passed_on(request)]
         answering = _ANSWERS.get(request.api)
         if answering is None:
             raise UnsupportedRequest(request.api.name, request.version, request.correlation_id)
@@ -61,6 +81,17 @@ class ClusterDoor:
         if image is None:
             raise ClusterUnknown(request.api.name)
         return [answer(request, answering(request.version, body, image))]
+
+    def _passed_on(self, request: Request) -> bytes:
+        """What the Controller answers, or the answer that says why it does not."""
+        body = read_body(request)
+        is_lookup = request.api is DESCRIBE_CONFIGS
+        ask = self._commands.answer_lookup if is_lookup else self._commands.answer_command
+        try:
+            return ask(bytes(request.frame), timeout_s(body))
+        except RaylogError as error:
+            fault = fault_of(error)
+        return answer(request, refused(request.api, request.version, body, fault))
 
     def _producer_id(self, body: Value) -> Value:
         """A new id, of the epoch 0; one that the producer has is given up, as Kafka does it.

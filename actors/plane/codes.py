@@ -9,7 +9,9 @@ from typing import Final
 
 from raylog.actors.errors import (
     FencedLeaderEpoch,
+    NotController,
     NotLeader,
+    RequestTimedOut,
     TooManyAppends,
     UnknownLeaderEpoch,
     UnknownTopicId,
@@ -17,17 +19,25 @@ from raylog.actors.errors import (
     UnsupportedVersion,
 )
 from raylog.actors.plane.errors import MalformedRequest, StrangeUser
-from raylog.storage.errors import InvalidRecord, InvalidTopic, RaylogError
+from raylog.storage.errors import InvalidConfig, InvalidRecord, InvalidTopic, RaylogError
 
+OFFSET_OUT_OF_RANGE: Final = 1
 UNKNOWN_TOPIC_OR_PARTITION: Final = UnknownTopicOrPartition.code
 LEADER_NOT_AVAILABLE: Final = 5
 NOT_LEADER: Final = NotLeader.code
+REQUEST_TIMED_OUT: Final = RequestTimedOut.code
 COORDINATOR_LOAD_IN_PROGRESS: Final = 14
 COORDINATOR_NOT_AVAILABLE: Final = 15
 INVALID_TOPIC: Final = InvalidTopic.code
 NOT_ENOUGH_REPLICAS: Final = 19
 INVALID_REQUIRED_ACKS: Final = 21
 CLUSTER_AUTHORIZATION_FAILED: Final = StrangeUser.code
+INVALID_REPLICATION_FACTOR: Final = 38
+INVALID_REPLICA_ASSIGNMENT: Final = 39
+INVALID_CONFIG: Final = InvalidConfig.code
+NOT_CONTROLLER: Final = NotController.code
+POLICY_VIOLATION: Final = 44
+STORAGE_ERROR: Final = 56
 UNSUPPORTED_VERSION: Final = UnsupportedVersion.code
 INVALID_REQUEST: Final = MalformedRequest.code
 FETCH_SESSION_ID_NOT_FOUND: Final = 70

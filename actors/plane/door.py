@@ -4,6 +4,8 @@
 
     Produce, Fetch               by precompiled structs, here
     ListOffsets, epochs          here: a partition knows
+    DeleteRecords, producers     here
+    DescribeLogDirs              here, if there are partitions
     ApiVersions                  here: the same on every socket of a cluster
     anything else that is served ``relay``: the node's LogManager knows the cluster
     what is not served           the connection is closed, as Kafka does it
@@ -12,19 +14,39 @@ ApiVersions of a version that is not known is the exception: it is answered, so 
 asks again (KIP-511).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
+from raylog.actors.plane.apis.api import Api
+from raylog.actors.plane.apis.cluster import DESCRIBE_LOG_DIRS
 from raylog.actors.plane.apis.connection import API_VERSIONS
-from raylog.actors.plane.apis.records import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, PRODUCE
+from raylog.actors.plane.apis.records import (
+    DELETE_RECORDS,
+    DESCRIBE_PRODUCERS,
+    FETCH,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+)
 from raylog.actors.plane.apis.table import served_versions
+from raylog.actors.plane.disks import of_partitions
 from raylog.actors.plane.errors import UnsupportedRequest
 from raylog.actors.plane.fetching import fetch
 from raylog.actors.plane.finding import list_offsets, offsets_for_leader_epochs
 from raylog.actors.plane.frames import Request, answer, parse, read_body, refusal
 from raylog.actors.plane.hosts import Hosts
 from raylog.actors.plane.parking import Parking
+from raylog.actors.plane.producers import describe_producers
 from raylog.actors.plane.producing import produce
+from raylog.actors.plane.removing import delete_records
 from raylog.actors.plane.sending import Piece
+
+_OF_PARTITIONS: Final[Mapping[Api, Callable[[Request, Hosts], bytes]]] = {
+    LIST_OFFSETS: list_offsets,
+    OFFSET_FOR_LEADER_EPOCH: offsets_for_leader_epochs,
+    DELETE_RECORDS: delete_records,
+    DESCRIBE_PRODUCERS: describe_producers,
+}
 
 
 class Door:
@@ -55,11 +77,11 @@ class Door:
         if api is PRODUCE:
             produced = produce(request, self.hosts)
             return None if produced is None else [produced]
-        if api is LIST_OFFSETS:
-            return [list_offsets(request, self.hosts)]
-        if api is OFFSET_FOR_LEADER_EPOCH:
-            return [offsets_for_leader_epochs(request, self.hosts)]
+        if api in _OF_PARTITIONS:
+            return [_OF_PARTITIONS[api](request, self.hosts)]
         if api is API_VERSIONS:
             read_body(request)
             return [answer(request, served_versions())]
+        if api is DESCRIBE_LOG_DIRS and self.hosts:
+            return [of_partitions(request, self.hosts)]
         return self._relay(request)

@@ -4,7 +4,7 @@ A request names topics, or since Produce 13 and Fetch 13 gives their ids. A proc
 partition today may serve many later: nothing here or above counts on one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from raylog.actors.partition.partition import Partition
@@ -14,12 +14,16 @@ from raylog.storage.state.epochs import NO_EPOCH
 
 
 class Host(NamedTuple):
-    """A partition that is served here. ``topic_id``: 16 bytes, as in requests."""
+    """A partition that is served here. ``topic_id``: 16 bytes, as in requests.
+
+    ``remove``: makes its records below an offset unreadable; see ``LivingLog.delete_records``.
+    """
 
     topic: str
     topic_id: bytes
     number: int
     partition: Partition
+    remove: Callable[[int], int]
 
 
 class Hosts:
@@ -29,6 +33,12 @@ class Hosts:
         hosts = list(hosts)
         self._by_name = {(host.topic, host.number): host for host in hosts}
         self._by_id = {(host.topic_id, host.number): host for host in hosts}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_id)
+
+    def __iter__(self) -> Iterator[Host]:
+        return iter(self._by_id.values())
 
     def find(self, name: str, topic_id: bytes, index: int) -> Host | int:
         """The partition, or the error code that says why it is not here.

@@ -26,15 +26,20 @@ class LogSockets:
         self._keeping_up = threading.Lock()
         self._sockets: Sockets | None = None
 
-    def begin(self, partition: Partition, on_failure: Callable[[BaseException], object]) -> None:
+    def begin(
+        self,
+        partition: Partition,
+        remove: Callable[[int], int],
+        on_failure: Callable[[BaseException], object],
+    ) -> None:
         """Answer for this partition from now on; ``keep_up`` makes it listen.
 
-        ``on_failure``: hears of an error that is not raylog's.
+        ``remove``: see ``Host``. ``on_failure``: hears of an error that is not raylog's.
         """
         spec = self._spec
         topic, number = spec.partition
         relay = Relay(manager_name(spec.cluster_id, spec.node))
-        host = Host(topic, id_uuid(spec.topic_id).bytes, number, partition)
+        host = Host(topic, id_uuid(spec.topic_id).bytes, number, partition, remove)
         door = Door(relay, Hosts([host]))
         name = log_name(spec.cluster_id, spec.topic_id, number)
         self._sockets = Sockets(name, door, on_failure)

@@ -1,9 +1,11 @@
 """The sockets of a LogManager: it answers what concerns the cluster, for all of its node."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from raylog.actors.cluster_image import ClusterEntries, Endpoint
+from raylog.actors.messages import LogDirStatus
 from raylog.actors.plane.addresses import manager_name
 from raylog.actors.plane.cluster_door import ClusterDoor, Commands
 from raylog.actors.plane.door import Door
@@ -23,10 +25,16 @@ class NodeSockets:
         cluster_id: str,
         node: str,
         commands: Commands,
+        log_dirs: Callable[[], Sequence[LogDirStatus]],
         on_failure: Callable[[BaseException], object],
     ) -> None:
-        """``node``: its key. ``on_failure``: hears of an error that is not raylog's."""
-        self._cluster = ClusterDoor(commands)
+        """``node``: its key. ``log_dirs``: those of the node.
+
+        ``on_failure``: hears of an error that is not raylog's.
+        """
+        self._node = node
+        self._entries: ClusterEntries | None = None
+        self._cluster = ClusterDoor(commands, log_dirs)
         name = manager_name(cluster_id, node)
         self._sockets = Sockets(name, Door(self._cluster), on_failure)
 
@@ -37,11 +45,27 @@ class NodeSockets:
 
     def show(self, entries: ClusterEntries) -> None:
         """Answer by this from now on."""
-        self._cluster.image = image_of(entries)
+        self._entries = entries
+        self._cluster.image = image_of(self._with_own_address(entries))
+
+    def _with_own_address(self, entries: ClusterEntries) -> ClusterEntries:
+        """The entries, and where this LogManager listens.
+
+        The Controller hears of it later. Who comes meanwhile, and is told of no broker at all, may
+        not ask again for minutes.
+        """
+        own = entries.nodes.get(self._node)
+        if own is None or not self.port:
+            return entries
+        here = own._replace(host=self.host, endpoint=own.endpoint._replace(port=self.port))
+        return replace(entries, nodes={**entries.nodes, self._node: here})
 
     def keep_up(self, endpoint: Endpoint | None) -> None:
         """Listen, if it does not do so yet. ``endpoint``: None while it is not known."""
+        before = self.port
         self._sockets.keep_up(endpoint)
+        if self.port != before and self._entries is not None:
+            self.show(self._entries)
 
     def close(self) -> None:
         """Answer what is in hand, and nothing more."""

@@ -213,6 +213,12 @@ class ReportsStub:
     def allocate_producer_id(self) -> Call[int]:
         return Call(self.handle.allocate_producer_id.remote(), "a producer id")
 
+    def answer_command(self, frame: bytes) -> Call[bytes]:
+        return Call(self.handle.answer_command.remote(frame), "a command")
+
+    def answer_lookup(self, frame: bytes) -> Call[bytes]:
+        return Call(self.handle.answer_lookup.remote(frame), "a look-up")
+
     def refused(self, node: str, controller_epoch: int) -> Call[None]:
         call = self.handle.refused.remote(node, controller_epoch)
         return Call(call, f"a refusal to the {CONTROLLER}")

@@ -107,6 +107,17 @@ class Lookups:
         topic = describe.topic_of(snapshot, name)
         return topic_entries(topic.config, snapshot.config.topic_defaults)
 
+    def topic_name(self, topic_id: str) -> str | None:
+        """Of the topic with this id; None where there is none."""
+        topic = self._snapshot().desired.topics.get(topic_id)
+        return None if topic is None else topic.name
+
+    def kafka_ids(self) -> frozenset[int]:
+        """The numbers of all brokers that Kafka's clients see."""
+        desired = self._snapshot().desired
+        own = [record.kafka_id for record in desired.nodes.values()]
+        return frozenset(own + [record.kafka_id for record in desired.partitions.values()])
+
     def explain(self, partition: TopicPartition) -> RaylogError | None:
         return describe.explain(self._snapshot(), partition)
 
@@ -268,16 +279,22 @@ class Commanding:
         changes: Mapping[str, Any],
         delete: Sequence[str],
         validate_only: bool = False,
+        *,
+        replaces: bool = False,
     ) -> TopicDescription:
         """Change a topic's config; when this returns, all partitions within reach obey it.
 
         The answer names the others in ``outdated``. They obey it when they are back, and nothing
         is removed from them under the config of before. ``validate_only``: raise what would keep it
         from being changed now, and change nothing; the answer has the config that the topic would
-        have.
+        have. ``replaces``: ``changes`` is the whole of its own config then.
         """
         command = AlterTopic(
-            name=name, changes=changes, delete=tuple(delete), validate_only=validate_only
+            name=name,
+            changes=changes,
+            delete=tuple(delete),
+            validate_only=validate_only,
+            replaces=replaces,
         )
         answer = self._ask(command, f"configuring {name}", OPEN_TIMEOUT_S)
         described = describe.describe_topic(self._snapshot(), name)

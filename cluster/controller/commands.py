@@ -40,12 +40,16 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTopic:
-    """Set keys of a topic's config, and give others the broker's value again."""
+    """Set keys of a topic's config, and give others the broker's value again.
+
+    ``replaces``: all that ``changes`` does not set has the broker's value again.
+    """
 
     name: str
     changes: Mapping[str, Any] = field(default_factory=dict)
     delete: tuple[str, ...] = ()
     validate_only: bool = False
+    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.actors.runtime.release import end_if_replaced
 from raylog.cluster.client.connection import TopicMetadata
 from raylog.cluster.controller.added_dirs import added, check_usable
+from raylog.cluster.controller.admin_door import answer_command, answer_lookup
 from raylog.cluster.controller.asking import Lookups
 from raylog.cluster.controller.config_changes import AppliedConfig, parsed_for
 from raylog.cluster.controller.copies import Home
@@ -364,6 +365,19 @@ class ControllerImpl:
     @ray.method(concurrency_group="ids")
     def allocate_producer_id(self) -> int:
         return self._running().commanding.allocate_producer_id()
+
+    # -- from Kafka's clients, by LogManagers; see ``admin_door.py`` -------------------------------
+
+    @ray.method(concurrency_group="commands")
+    def answer_command(self, frame: bytes) -> bytes:
+        """A frame that creates, changes or deletes topics, answered."""
+        running = self._running()
+        return answer_command(frame, running.commanding, running.lookups)
+
+    @ray.method(concurrency_group="lookups")
+    def answer_lookup(self, frame: bytes) -> bytes:
+        """A frame that asks for configs, answered."""
+        return answer_lookup(frame, self._running().lookups)
 
     # -- look-ups; see ``asking.Lookups`` ----------------------------------------------------------
 

@@ -203,7 +203,8 @@ class Judging:
 
     def _alter_topic(self, command: AlterTopic) -> tuple[Record, ...]:
         topic = self._topic(command.name)
-        config = self._checked(altered(topic.config, command.changes, command.delete))
+        own = {} if command.replaces else topic.config
+        config = self._checked(altered(own, command.changes, command.delete))
         version = self._desired.version_after(self._desired.config_version(topic.topic_id))
         return (replace(topic, config=config, version=version),)
 

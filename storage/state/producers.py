@@ -21,7 +21,7 @@ Source: ``ProducerStateManager`` and ``ProducerAppendInfo`` of Kafka; KIP-98, KI
 
 import os
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from struct import Struct
 from typing import NamedTuple
@@ -96,6 +96,17 @@ class LastRecord(NamedTuple):
     epoch: int
 
 
+class ProducerStanding(NamedTuple):
+    """A producer as its log knows it; -1 for what is not known, or is not."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    timestamp: int  # ms, of its last batch or marker
+    coordinator_epoch: int
+    transaction_start: int  # the first offset of its open transaction
+
+
 @dataclass(slots=True)
 class ProducerState:
     """What is known of one producer id."""
@@ -117,6 +128,12 @@ class ProducerState:
             if batch.last_sequence == last and batch.first_sequence == header.base_sequence:
                 return batch
         return None
+
+    @property
+    def last_batch(self) -> CachedBatch:
+        """The last one that is known. Any thread may ask: a new epoch may drop them meanwhile."""
+        batches = self.batches.copy()
+        return batches[-1] if batches else _NO_BATCH
 
     def end(self, header: BatchHeader, marker: Marker) -> None:
         """Remember the end of its transaction."""
@@ -319,13 +336,27 @@ class ProducerStates:
 
     def last_records(self) -> dict[int, LastRecord]:
         """By producer id, where each one stands."""
-        producers = dict.copy(self._producers)  # in one step: appends go on meanwhile
         return {
-            producer_id: LastRecord(
-                state.batches[-1].last_offset if state.batches else -1, state.epoch
-            )
-            for producer_id, state in producers.items()
+            producer_id: LastRecord(state.last_batch.last_offset, state.epoch)
+            for producer_id, state in self._copied()
         }
+
+    def standings(self) -> list[ProducerStanding]:
+        """Each producer. Any thread may ask; of one that is writing the fields may not fit."""
+        return [
+            ProducerStanding(
+                producer_id=producer_id,
+                epoch=state.epoch,
+                last_sequence=state.last_batch.last_sequence,
+                timestamp=state.timestamp,
+                coordinator_epoch=state.coordinator_epoch,
+                transaction_start=state.transaction_start,
+            )
+            for producer_id, state in self._copied()
+        ]
+
+    def _copied(self) -> Iterable[tuple[int, ProducerState]]:
+        return dict.copy(self._producers).items()  # in one step: appends go on meanwhile
 
     # -- snapshots ---------------------------------------------------------------------------------
 

@@ -128,11 +128,17 @@ class FakeSockets:
     def __init__(self) -> None:
         self.port = 0
         self.partition: Partition | None = None
+        self.remove: Callable[[int], int] = lambda _: -1
         self.fail: Callable[[BaseException], object] = lambda _: None
         self.is_closed = False
 
-    def begin(self, partition: Partition, on_failure: Callable[[BaseException], object]) -> None:
-        self.partition, self.fail = partition, on_failure
+    def begin(
+        self,
+        partition: Partition,
+        remove: Callable[[int], int],
+        on_failure: Callable[[BaseException], object],
+    ) -> None:
+        self.partition, self.remove, self.fail = partition, remove, on_failure
 
     def keep_up(self, ask: Callable[[], Endpoint | None]) -> None:
         endpoint = None if self.port or self.partition is None else ask()

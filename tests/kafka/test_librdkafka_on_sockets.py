@@ -21,7 +21,7 @@ from raylog.actors.plane.reading import Frames
 from raylog.actors.plane.room import Room
 from raylog.storage.clock import SystemClock
 from raylog.storage.testing.waiting import DEADLINE_S
-from tests.unit.actors.plane.clients import TOPIC, TOPIC_ID, Ids, partition
+from tests.unit.actors.plane.clients import TOPIC, TOPIC_ID, FakeController, partition
 
 HOST, PARTITIONS, CONTROLLER, FIRST = "127.0.0.1", 3, 1, 100
 RECORDS = 300
@@ -39,7 +39,8 @@ def serving(folder: Path) -> Iterator[str]:
     )
     leaders = tuple(PartitionImage(FIRST + number, 0) for number in range(PARTITIONS))
     topic = TopicImage(TOPIC, TOPIC_ID, leaders)
-    cluster = ClusterDoor(Ids(), ClusterImage("a-cluster", CONTROLLER, brokers, {TOPIC: topic}))
+    image = ClusterImage("a-cluster", CONTROLLER, brokers, {TOPIC: topic})
+    cluster = ClusterDoor(FakeController(), lambda: (), image)
     failures: list[BaseException] = []
     with ExitStack() as stack:
         for node, listening in sockets.items():
@@ -47,7 +48,7 @@ def serving(folder: Path) -> Iterator[str]:
             if node >= FIRST:
                 number = node - FIRST
                 log = partition(folder, number, clock=SystemClock())
-                door.hosts = Hosts([Host(TOPIC, TOPIC_ID.bytes, number, log)])
+                door.hosts = Hosts([Host(TOPIC, TOPIC_ID.bytes, number, log, log.delete_records)])
 
             def begin(accepted: Any, door: Door = door, room: Room = room) -> Connection:
                 return Connection(accepted, Frames(accepted, room), door, room.leave)

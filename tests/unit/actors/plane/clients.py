@@ -3,16 +3,19 @@
 import socket
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from raylog.actors.messages import LogDirStatus
 from raylog.actors.partition.partition import Partition
 from raylog.actors.plane.apis.api import Api
+from raylog.actors.plane.cluster_door import ClusterDoor
 from raylog.actors.plane.connection import Connection
 from raylog.actors.plane.door import Door
 from raylog.actors.plane.hosts import Host, Hosts
+from raylog.actors.plane.image import ClusterImage
 from raylog.actors.plane.reading import Frames
 from raylog.actors.plane.room import Room
 from raylog.storage.clock import Clock
@@ -43,21 +46,50 @@ def partition(
 
 
 def hosts(*partitions: Partition) -> Hosts:
-    return Hosts(Host(TOPIC, TOPIC_ID.bytes, number, one) for number, one in enumerate(partitions))
+    return Hosts(
+        Host(TOPIC, TOPIC_ID.bytes, number, one, one.delete_records)
+        for number, one in enumerate(partitions)
+    )
 
 
-class Ids:
-    """Gives producer ids, as the Controller would. ``problem``: why it gives none."""
+class FakeController:
+    """Gives producer ids, as the Controller would, and one answer to all frames.
+
+    ``problem``: why it does nothing. ``asked``: the frames, each with its seconds. ``changes``:
+    those of them that were commands.
+    """
 
     def __init__(self) -> None:
         self.next_id = 1000
         self.problem: RaylogError | None = None
+        self.answer = b""
+        self.asked: list[tuple[bytes, float]] = []
+        self.changes = 0
+
+    def answer_command(self, frame: bytes, timeout_s: float) -> bytes:
+        self.changes += 1
+        return self.answer_lookup(frame, timeout_s)
+
+    def answer_lookup(self, frame: bytes, timeout_s: float) -> bytes:
+        self.asked.append((frame, timeout_s))
+        if self.problem is not None:
+            raise self.problem
+        return self.answer
 
     def allocate_producer_id(self) -> int:
         if self.problem is not None:
             raise self.problem
         self.next_id += 1
         return self.next_id
+
+
+def cluster_door(
+    image: ClusterImage | None = None,
+    controller: FakeController | None = None,
+    log_dirs: Sequence[LogDirStatus] = (),
+) -> Door:
+    """What a LogManager answers."""
+    return Door(ClusterDoor(controller or FakeController(), lambda: log_dirs, image))
 
 
 class Client:

@@ -8,22 +8,38 @@ from uuid import UUID
 
 import pytest
 
-from raylog.actors.errors import BrokerNotFound
+from raylog.actors.errors import (
+    ActorAway,
+    BrokerNotFound,
+    NeededActorAway,
+    NotController,
+    RequestTimedOut,
+)
+from raylog.actors.messages import LogDirStatus
 from raylog.actors.plane.addresses import listen_unix, manager_name
+from raylog.actors.plane.admin import ADMIN_APIS, MAX_TIMEOUT_S, TIMEOUT_S
+from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.cluster import (
     DESCRIBE_CLUSTER,
+    DESCRIBE_LOG_DIRS,
     DESCRIBE_TOPIC_PARTITIONS,
     FIND_COORDINATOR,
     LIST_PARTITION_REASSIGNMENTS,
     METADATA,
 )
+from raylog.actors.plane.apis.configs import (
+    ALTER_CONFIGS,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+)
+from raylog.actors.plane.apis.connection import SASL_HANDSHAKE
 from raylog.actors.plane.apis.records import INIT_PRODUCER_ID
-from raylog.actors.plane.apis.topics import CREATE_TOPICS
-from raylog.actors.plane.cluster_door import ClusterDoor
+from raylog.actors.plane.apis.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from raylog.actors.plane.connection import Connection
 from raylog.actors.plane.describing import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from raylog.actors.plane.door import Door
 from raylog.actors.plane.errors import RelayAway, UnsupportedRequest
+from raylog.actors.plane.frames import parse
 from raylog.actors.plane.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from raylog.actors.plane.listener import Listener
 from raylog.actors.plane.reading import Frames
@@ -32,7 +48,8 @@ from raylog.actors.plane.room import Room
 from raylog.storage.schemas.types import Value
 from raylog.storage.state.properties import random_id
 from raylog.storage.testing.waiting import DEADLINE_S, wait_for
-from tests.unit.actors.plane.clients import Client, Ids, client_of
+from tests.unit.actors.plane.clients import Client, FakeController, client_of, cluster_door
+from tests.unit.actors.plane.peers import framed
 
 ORDERS_ID, FLIGHTS_ID, NO_ID = UUID(int=1), UUID(int=2), UUID(int=0)
 ONLINE, AWAY = (
@@ -56,7 +73,7 @@ IMAGE = ClusterImage(
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    with client_of(Door(ClusterDoor(Ids(), IMAGE))) as one:
+    with client_of(cluster_door(IMAGE)) as one:
         yield one
 
 
@@ -215,7 +232,7 @@ INIT = {"transactionTimeoutMs": 0, "producerId": -1, "producerEpoch": -1}
 
 
 def test_producers_get_ids_of_their_own_of_the_epoch_0() -> None:
-    with client_of(Door(ClusterDoor(Ids()))) as client:
+    with client_of(cluster_door()) as client:
         for producer_id in (1001, 1002):
             told = client.ask(INIT_PRODUCER_ID, 5, transactionalId=None, **INIT)
             assert (told["errorCode"], told["producerId"]) == (0, producer_id)
@@ -223,15 +240,15 @@ def test_producers_get_ids_of_their_own_of_the_epoch_0() -> None:
 
 
 def test_a_producer_asks_again_while_there_are_no_ids() -> None:
-    ids = Ids()
+    ids = FakeController()
     ids.problem = BrokerNotFound("raylog")
-    with client_of(Door(ClusterDoor(ids))) as client:
+    with client_of(cluster_door(controller=ids)) as client:
         told = client.ask(INIT_PRODUCER_ID, 5, transactionalId=None, **INIT)
         assert (told["errorCode"], told["producerId"], told["producerEpoch"]) == (14, -1, -1)
 
 
 def test_there_are_no_transactions_yet() -> None:
-    with client_of(Door(ClusterDoor(Ids()))) as client:
+    with client_of(cluster_door()) as client:
         told = client.ask(INIT_PRODUCER_ID, 5, transactionalId="t", **INIT)
         assert (told["errorCode"], told["producerId"]) == (15, -1)
         told = client.ask(INIT_PRODUCER_ID, 5, transactionalId="", **INIT)
@@ -239,7 +256,7 @@ def test_there_are_no_transactions_yet() -> None:
 
 
 def test_an_id_without_an_epoch_is_no_request() -> None:
-    with client_of(Door(ClusterDoor(Ids()))) as client:
+    with client_of(cluster_door()) as client:
         half = INIT | {"producerId": 7}
         assert client.ask(INIT_PRODUCER_ID, 5, transactionalId=None, **half)["errorCode"] == 42
         half = INIT | {"producerEpoch": 7}
@@ -247,10 +264,114 @@ def test_an_id_without_an_epoch_is_no_request() -> None:
 
 
 def test_what_is_not_answered_yet_ends_the_connection(client: Client) -> None:
-    client.send(CREATE_TOPICS, 7, topics=[], timeoutMs=1, validateOnly=False)
+    client.send(SASL_HANDSHAKE, 1, mechanism="PLAIN")
     assert client.received(1) == b""
     wait_for(lambda: client.ended is not None)
     assert isinstance(client.ended, UnsupportedRequest)
+
+
+# -- what only the Controller answers --------------------------------------------------------------
+
+TOPIC_BODY = {"numPartitions": 1, "replicationFactor": 1, "assignments": [], "configs": []}
+RESOURCE = {"resourceType": 2, "resourceName": "t", "configs": []}
+ASKED = {"resourceType": 2, "resourceName": "t", "configurationKeys": None}
+ADMIN_BODIES: dict[Api, dict[str, Any]] = {
+    CREATE_TOPICS: {"topics": [{"name": "t", **TOPIC_BODY}], "timeoutMs": 5000},
+    DELETE_TOPICS: {
+        "topics": [{"name": "t", "topicId": NO_ID}],
+        "topicNames": ["t"],
+        "timeoutMs": 5000,
+    },
+    CREATE_PARTITIONS: {
+        "topics": [{"name": "t", "count": 2, "assignments": None}],
+        "timeoutMs": 5000,
+    },
+    DESCRIBE_CONFIGS: {"resources": [ASKED], "includeSynonyms": False},
+    ALTER_CONFIGS: {"resources": [RESOURCE]},
+    INCREMENTAL_ALTER_CONFIGS: {"resources": [RESOURCE]},
+}
+ADMIN_VERSIONS = [
+    (api, version)
+    for api in ADMIN_BODIES
+    for version in range(api.first_version, api.last_version + 1)
+]
+
+
+def admin_body(api: Api, version: int) -> dict[str, Any]:
+    body = dict(ADMIN_BODIES[api])
+    if api is DELETE_TOPICS:
+        body.pop("topicNames" if version >= 6 else "topics")
+    elif api is not DESCRIBE_CONFIGS:
+        body["validateOnly"] = False
+    elif version >= 3:
+        body["includeDocumentation"] = False
+    return body
+
+
+def test_all_requests_of_the_controller_are_known() -> None:
+    assert set(ADMIN_BODIES) == ADMIN_APIS
+
+
+@pytest.mark.parametrize(("api", "version"), ADMIN_VERSIONS)
+def test_a_request_goes_to_the_controller_as_it_came(api: Api, version: int) -> None:
+    controller = FakeController()
+    controller.answer = framed(b"as it is")
+    body = admin_body(api, version)
+    with client_of(cluster_door(controller=controller)) as client:
+        client.send(api, version, **body)
+        assert client.received(len(controller.answer)) == controller.answer
+    [(frame, timeout_s)] = controller.asked
+    request = parse(memoryview(frame))
+    assert (request.api, request.version) == (api, version)
+    assert timeout_s == (5 if "timeoutMs" in body else TIMEOUT_S)
+    assert controller.changes == (api is not DESCRIBE_CONFIGS)
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 2**31 - 1])
+def test_nobody_waits_for_ever(timeout_ms: int) -> None:
+    controller = FakeController()
+    controller.answer = framed(b"it")
+    with client_of(cluster_door(controller=controller)) as client:
+        client.send(CREATE_TOPICS, 7, topics=[], timeoutMs=timeout_ms, validateOnly=False)
+        assert client.received(6)
+    [(_, timeout_s)] = controller.asked
+    assert timeout_s == (0 if timeout_ms < 0 else MAX_TIMEOUT_S)
+
+
+@pytest.mark.parametrize(("api", "version"), ADMIN_VERSIONS)
+def test_each_entry_says_why_the_controller_does_not_answer(api: Api, version: int) -> None:
+    controller = FakeController()
+    problems = {
+        BrokerNotFound("raylog"): 41,  # nothing was done: it is asked again
+        NotController("the broker", "it is starting"): 41,
+        ActorAway("a command", "it died"): 7,  # nobody knows what was done
+        NeededActorAway("a command", "it died"): 7,
+        RequestTimedOut("a command", 5): 7,
+    }
+    with client_of(cluster_door(controller=controller)) as client:
+        for problem, code in problems.items():
+            controller.problem = problem
+            told = client.ask(api, version, **admin_body(api, version))
+            [entries] = [entries for entries in told.values() if isinstance(entries, list)]
+            [entry] = entries
+            assert (entry["errorCode"], entry.get("name", "t")) == (code, "t")
+            assert entry.get("errorMessage", str(problem)) in (str(problem), None)
+
+
+# -- log dirs --------------------------------------------------------------------------------------
+
+
+def test_a_manager_tells_of_the_disks_of_its_node_and_of_no_partition() -> None:
+    broken = LogDirStatus.offline("n", "/b", "b1", "it is broken")
+    online = broken._replace(path="/a", is_online=True, total_bytes=100, usable_bytes=40)
+    dirs = [online, broken]
+    with client_of(cluster_door(log_dirs=dirs)) as client:
+        for version in range(1, 6):
+            told = client.ask(DESCRIBE_LOG_DIRS, version, topics=None)
+            found = [(one["logDir"], one["errorCode"], one["topics"]) for one in told["results"]]
+            assert found == [("/a", 0, []), ("/b", 56, [])]
+    sizes = [(one["totalBytes"], one["usableBytes"]) for one in told["results"]]
+    assert sizes == [(100, 40), (-1, -1)]
 
 
 # -- the relay -------------------------------------------------------------------------------------
@@ -264,7 +385,7 @@ def name() -> str:
 
 def manager(name: str, image: ClusterImage = IMAGE) -> Listener:
     """A LogManager's socket, without its LogManager."""
-    room, door = Room(), Door(ClusterDoor(Ids(), image))
+    room, door = Room(), cluster_door(image)
 
     def begin(accepted: Any) -> Connection:
         return Connection(accepted, Frames(accepted, room), door, room.leave)
@@ -285,12 +406,12 @@ def test_a_request_is_passed_on_and_its_answer_back(name: str) -> None:
 def test_of_the_connections_of_many_requests_at_once_one_is_kept(name: str) -> None:
     all_are_there = threading.Barrier(3)
 
-    class Slow(Ids):
+    class Slow(FakeController):
         def allocate_producer_id(self) -> int:
             all_are_there.wait(DEADLINE_S)
             return super().allocate_producer_id()
 
-    room, door = Room(), Door(ClusterDoor(Slow()))
+    room, door = Room(), cluster_door(controller=Slow())
     listener = Listener(
         listen_unix(name),
         lambda accepted: Connection(accepted, Frames(accepted, room), door, room.leave),

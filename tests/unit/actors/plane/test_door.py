@@ -6,12 +6,19 @@ from typing import Any
 
 import pytest
 
-from raylog.actors.errors import TooManyAppends
+from raylog.actors.errors import ActorAway, TooManyAppends
 from raylog.actors.partition.partition import Partition
 from raylog.actors.plane.apis.api import Api
-from raylog.actors.plane.apis.cluster import METADATA
+from raylog.actors.plane.apis.cluster import DESCRIBE_LOG_DIRS, METADATA
 from raylog.actors.plane.apis.connection import API_VERSIONS
-from raylog.actors.plane.apis.records import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, PRODUCE
+from raylog.actors.plane.apis.records import (
+    DELETE_RECORDS,
+    DESCRIBE_PRODUCERS,
+    FETCH,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+)
 from raylog.actors.plane.apis.table import APIS
 from raylog.actors.plane.door import Door
 from raylog.actors.plane.errors import (
@@ -21,6 +28,7 @@ from raylog.actors.plane.errors import (
     UnsupportedRequest,
 )
 from raylog.actors.plane.frames import Request
+from raylog.actors.plane.hosts import Host, Hosts
 from raylog.actors.plane.sending import Piece
 from raylog.storage.records.decode import decode_records
 from raylog.storage.schemas.types import Value
@@ -431,3 +439,99 @@ def test_nothing_is_served_before_partitions_are_open(log: Partition) -> None:
     with client_of(Door(no_relay)) as client:
         [part] = parts_of(client.ask(FETCH, 16, **fetch_body(0, maxWaitMs=LONG_MS)))
         assert part["errorCode"] == 6
+
+
+# -- records are removed, producers are told -------------------------------------------------------
+
+
+def removed(client: Client, version: int, *offsets: int) -> list[tuple[int, int]]:
+    """Of each partition from 0 on: the error code and the low watermark."""
+    parts = [{"partitionIndex": number, "offset": offset} for number, offset in enumerate(offsets)]
+    topics = [{"name": TOPIC, "partitions": parts}]
+    [topic] = client.ask(DELETE_RECORDS, version, topics=topics, timeoutMs=1000)["topics"]
+    assert [part["partitionIndex"] for part in topic["partitions"]] == list(range(len(offsets)))
+    return [(part["errorCode"], part["lowWatermark"]) for part in topic["partitions"]]
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_records_below_an_offset_are_removed(client: Client, log: Partition, version: int) -> None:
+    log.append(batch(5))
+    assert removed(client, version, 2, 2) == [(0, 2), (6, -1)], "the other one is not here"
+    assert log.log.log_start_offset == 2
+    assert removed(client, version, 1) == [(0, 2)], "they are gone already"
+    assert removed(client, version, 6) == [(1, -1)], "beyond the end"
+    assert removed(client, version, -2) == [(1, -1)]
+    assert removed(client, version, -1) == [(0, 5)], "all that can be read"
+
+
+def test_records_of_a_compacted_topic_are_not_removed(tmp_path: Path) -> None:
+    log = partition(tmp_path, cleanup_policy="compact")
+    door = Door(no_relay)
+    door.hosts = hosts(log)
+    with client_of(door) as client:
+        assert removed(client, 2, -1) == [(44, -1)]
+
+
+def test_a_removal_whose_outcome_is_unknown_says_so(log: Partition) -> None:
+    def remove(offset: int) -> int:
+        raise ActorAway("removing", "its LogManager died")
+
+    door = Door(no_relay)
+    door.hosts = Hosts([Host(TOPIC, TOPIC_ID.bytes, 0, log, remove)])
+    with client_of(door) as client:
+        assert removed(client, 2, 1) == [(7, -1)]
+
+
+def test_the_producers_of_a_partition_are_told(client: Client, log: Partition) -> None:
+    topics = [{"name": TOPIC, "partitionIndexes": [0, 1]}]
+    log.append(of_producer(0, 3, epoch=2))
+    [topic] = client.ask(DESCRIBE_PRODUCERS, 0, topics=topics)["topics"]
+    own, other = topic["partitions"]
+    assert (other["errorCode"], other["activeProducers"]) == (6, [])
+    assert (own["errorCode"], own["errorMessage"]) == (0, None)
+    assert own["activeProducers"] == [
+        {
+            "producerId": 7,
+            "producerEpoch": 2,
+            "lastSequence": 2,
+            "lastTimestamp": T0,
+            "coordinatorEpoch": -1,
+            "currentTxnStartOffset": -1,
+        }
+    ]
+
+
+# -- log dirs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_the_disk_of_a_partition_is_told_with_its_size(
+    client: Client, log: Partition, tmp_path: Path, version: int
+) -> None:
+    log.append(batch(5))
+    [told] = client.ask(DESCRIBE_LOG_DIRS, version, topics=None)["results"]
+    part = {
+        "partitionIndex": 0,
+        "partitionSize": log.log.size_bytes,
+        "offsetLag": 0,
+        "isFutureKey": False,
+    }
+    assert (told["errorCode"], told["logDir"]) == (0, str(tmp_path))
+    assert told["topics"] == [{"name": TOPIC, "partitions": [part]}]
+    if version >= 4:
+        assert told["totalBytes"] > told["usableBytes"] > 0
+
+
+def test_of_the_disks_only_what_is_asked_for_is_told(
+    client: Client, log: Partition, tmp_path: Path
+) -> None:
+    def asked(topic: str, *numbers: int) -> list[Value]:
+        topics = [{"topic": topic, "partitions": list(numbers)}]
+        results: list[Value] = client.ask(DESCRIBE_LOG_DIRS, 5, topics=topics)["results"]
+        return results
+
+    assert len(asked(TOPIC, 0, 1)) == 1
+    assert asked(TOPIC, 1) == asked("other", 0) == []
+    log.close()
+    [told] = asked(TOPIC, 0)
+    assert (told["errorCode"], told["topics"], told["totalBytes"]) == (56, [], -1)

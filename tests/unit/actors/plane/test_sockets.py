@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ from raylog.storage.names import TopicPartition
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.state.properties import id_text, random_id
 from raylog.storage.testing.waiting import DEADLINE_S, wait_for
-from tests.unit.actors.plane.clients import TOPIC, TOPIC_ID, Client, Ids, partition
+from tests.unit.actors.plane.clients import TOPIC, TOPIC_ID, Client, FakeController, partition
 from tests.unit.actors.plane.peers import framed
 
 ANY = Endpoint(kafka_id=7, port=0)
@@ -61,7 +62,9 @@ class Pair:
     def __init__(self, folder: Path) -> None:
         self.failures: list[BaseException] = []
         self.cluster_id = random_id()
-        self.node = NodeSockets(self.cluster_id, NODE, Ids(), self.failures.append)
+        self.node = NodeSockets(
+            self.cluster_id, NODE, FakeController(), lambda: (), self.failures.append
+        )
         spec = LogSpec(
             log=LogId(partition=TopicPartition(TOPIC, 0), topic_id=id_text(TOPIC_ID)),
             directory_id="d",
@@ -73,6 +76,10 @@ class Pair:
         )
         self.log = LogSockets(spec)
         self.partition = partition(folder)
+
+    def begin(self) -> None:
+        """The LogActor serves."""
+        self.log.begin(self.partition, self.partition.delete_records, self.failures.append)
 
 
 @pytest.fixture
@@ -99,7 +106,7 @@ def brokers_told_at(port: int) -> dict[int, int]:
 
 
 def test_every_port_tells_of_the_cluster(pair: Pair) -> None:
-    pair.log.begin(pair.partition, pair.failures.append)
+    pair.begin()
     pair.log.keep_up(lambda: ANY)
     pair.node.keep_up(ANY)
     pair.node.show(entries(pair.node.port, pair.log.port, pair.cluster_id))
@@ -109,7 +116,7 @@ def test_every_port_tells_of_the_cluster(pair: Pair) -> None:
 
 
 def test_a_log_answers_for_its_partition_and_a_manager_for_none(pair: Pair) -> None:
-    pair.log.begin(pair.partition, pair.failures.append)
+    pair.begin()
     pair.log.keep_up(lambda: ANY)
     pair.node.keep_up(ANY)
     wanted = {"partitionIndex": 0, "currentLeaderEpoch": -1, "timestamp": -1}
@@ -129,12 +136,30 @@ def test_nothing_is_told_of_a_cluster_that_is_not_known(pair: Pair) -> None:
         assert client.received(1) == b""
 
 
+@pytest.mark.parametrize("is_shown_first", [True, False])
+def test_a_manager_tells_where_it_listens_before_the_controller_knows_it(
+    pair: Pair, is_shown_first: bool
+) -> None:
+    """librdkafka takes a cluster without brokers for what it is, and waits for minutes."""
+    told = entries(0, 0, pair.cluster_id)
+    old = NodeEntry(NODE, Endpoint(1, 19_092), "")
+    other = NodeEntry("other", Endpoint(2, 19_093), "")
+    unheard = replace(told, nodes={NODE: old, "other": other}, topics={})
+    if is_shown_first:
+        pair.node.show(unheard)
+        pair.node.keep_up(ANY)
+    else:
+        pair.node.keep_up(ANY)
+        pair.node.show(unheard)
+    assert brokers_told_at(pair.node.port) == {1: pair.node.port}
+
+
 def test_the_endpoint_is_asked_for_until_it_is_known_and_then_no_more(pair: Pair) -> None:
     answers: list[Endpoint | None] = [None, ANY]
     pair.log.keep_up(answers.pop)
     assert answers == [None, ANY], "there is nothing to serve yet"
     answers.reverse()
-    pair.log.begin(pair.partition, pair.failures.append)
+    pair.begin()
     pair.log.keep_up(answers.pop)
     assert pair.log.port == 0
     pair.log.keep_up(answers.pop)
@@ -189,7 +214,7 @@ def no_more_threads(_: object) -> None:
 
 
 def test_a_partition_is_served_by_its_name_on_the_same_node(pair: Pair) -> None:
-    pair.log.begin(pair.partition, pair.failures.append)
+    pair.begin()
     pair.log.keep_up(lambda: None)
     with socket.socket(socket.AF_UNIX) as peer:
         peer.settimeout(DEADLINE_S)
@@ -235,7 +260,7 @@ def no_failure(failure: BaseException) -> None:
 def test_a_strangers_process_that_has_taken_the_managers_name_is_told_nothing(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair.log.begin(pair.partition, pair.failures.append)
+    pair.begin()
     pair.log.keep_up(lambda: ANY)
     with listen_unix(manager_name(pair.cluster_id, NODE)) as stranger:
         monkeypatch.setattr(relay_module, "user_of", lambda _: 12345)
