@@ -44,7 +44,7 @@ from raylog.actors.node.ray_upkeep_actors import RayUpkeepActors
 from raylog.actors.node.room import measured_room
 from raylog.actors.node.running_node import NodePorts, RunningNode
 from raylog.actors.node.timer import RealTimer
-from raylog.actors.node_messages import LogOrder
+from raylog.actors.node_messages import LogOrder, LogSays
 from raylog.actors.plane.node_sockets import NodeSockets
 from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
 from raylog.actors.runtime.handles import end_own_actor
@@ -353,6 +353,13 @@ class LogManagerImpl:
         """What the LogActor of a log is to clients; None while that is not known here."""
         node = self._node
         return None if node is None else node.addresses.endpoint_of(log)
+
+    @ray.method(concurrency_group="lookups")
+    def said(self, says: LogSays) -> None:
+        """Hear at once what a LogActor would say when it is asked next: where it listens."""
+        node = self._node
+        if node is not None:
+            node.said(says)
 
     @ray.method(concurrency_group="lookups")
     def show(self, update: ImageUpdate) -> ImageKept:

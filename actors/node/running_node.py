@@ -409,6 +409,10 @@ class RunningNode:
                 return dir.directory_id
         return self._shell.home_of(log)
 
+    def said(self, says: LogSays) -> None:
+        """What a LogActor says, before it is asked."""
+        self._say_round.hear(says)
+
     def recovering(self, partition: TopicPartition, progress: Progress | None) -> None:
         """How far the recovery of a partition has come; None: it is over."""
         with self._lock:

@@ -63,6 +63,12 @@ class SayRound:
                 continue  # it is silent, and asked again
             self._heard(served[partition], says)
 
+    def hear(self, says: LogSays) -> None:
+        """A LogActor says something by itself. Nothing where it is not known to serve yet."""
+        before = next((log for log in self._served() if log.log == says.log), None)
+        if before is not None:
+            self._heard(before, says)
+
     def _turn(self, served: Collection[TopicPartition]) -> list[TopicPartition]:
         """Those behind the one that was asked last, in the order of their names."""
         names = sorted(served)

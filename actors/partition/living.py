@@ -101,6 +101,7 @@ class Manager(Protocol):
     def endpoint(self) -> Endpoint | None: ...
     def confirmed(self) -> Confirmed | None: ...
     def record_log_start(self, offsets: PartitionOffsets) -> None: ...
+    def say(self, says: LogSays) -> None: ...
     def report(self, error: StorageError, *, is_loud: bool = True) -> bool: ...
     def tell_progress(self, progress: Progress | None) -> None: ...
 
@@ -390,6 +391,16 @@ class LivingLog:
             )
             self._sockets.keep_up(lambda: self.spec.endpoint)  # nobody is asked before it serves
         self._handle(outcome)
+        if isinstance(outcome, Opened):
+            self._listen()
+
+    def _listen(self) -> None:
+        """Listen for clients, if it does not do so yet, and have its LogManager know that."""
+        if self._sockets is None or self._sockets.port:
+            return
+        self._sockets.keep_up(self._endpoint)
+        if self._sockets.port:
+            self._manager.say(self.says())
 
     def _try_to_open(self, order: LogOrder) -> Event:
         """Open the log; returns what came of it."""
@@ -436,8 +447,7 @@ class LivingLog:
         failure = partition.disk_failure
         if failure is not None and self._life.state == "serving":
             return DiskFailed(failure)
-        if self._sockets is not None:
-            self._sockets.keep_up(self._endpoint)
+        self._listen()
         partition.maintain(self.spec.producer_expiration)
         now_ms = self._clock.now_ms()
         if now_ms >= self._next_export_ms:

@@ -11,7 +11,7 @@ from raylog.actors.control import Confirmed
 from raylog.actors.errors import ConfigUnconfirmed, NotLeader
 from raylog.actors.events import warn
 from raylog.actors.messages import PartitionOffsets
-from raylog.actors.node_messages import LogOrder
+from raylog.actors.node_messages import LogOrder, LogSays
 from raylog.actors.partition.spec import LogSpec
 from raylog.actors.runtime.names import log_manager_name
 from raylog.actors.runtime.stubs import LogManagerStub, find_log_manager
@@ -98,6 +98,15 @@ class ManagerLink:
                 warn(logger, "failure-not-reported", partition=self._spec.partition, why=failure)
             return False
         return True
+
+    def say(self, says: LogSays) -> None:
+        """Tell what the LogActor would say when it is asked next. Waits for no answer."""
+        try:
+            manager = self._manager()
+            if manager is not None:
+                manager.said(says).ignore()
+        except Exception as failure:  # whatever Ray raises, or an older LogManager: it asks
+            warn(logger, "not-said", partition=self._spec.partition, why=failure)
 
     def tell_progress(self, progress: Progress | None) -> None:
         """Tell how far the recovery has come; None: it is over. Waits for no answer."""

@@ -146,6 +146,9 @@ class LogManagerStub:
     def endpoint_of(self, log: LogId) -> Call[Endpoint | None]:
         return Call(self.handle.endpoint_of.remote(log), self.name)
 
+    def said(self, says: LogSays) -> Call[None]:
+        return Call(self.handle.said.remote(says), self.name)
+
     def order_of(self, log: LogId) -> Call[LogOrder | None]:
         return Call(self.handle.order_of.remote(log), self.name)
 

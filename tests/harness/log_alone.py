@@ -8,7 +8,7 @@ from raylog.actors.control import Confirmed, LogId
 from raylog.actors.errors import NotLeader
 from raylog.actors.messages import OpeningReport, PartitionOffsets
 from raylog.actors.metrics import Exporter
-from raylog.actors.node_messages import LogOrder
+from raylog.actors.node_messages import LogOrder, LogSays
 from raylog.actors.partition.living import LivingLog
 from raylog.actors.partition.log_actor import LogActorImpl
 from raylog.actors.partition.log_opening import OpenedLog
@@ -94,6 +94,7 @@ class FakeManager:
         self.known_endpoint: Endpoint | None = None
         self.hears = True
         self.is_away = False  # for what begins a log
+        self.said: list[LogSays] = []  # by itself
         self.starts: list[int] = []  # the log start offsets that it has written down
         self.reports: list[tuple[StorageError, bool]] = []  # the error, and whether it is loud
 
@@ -113,6 +114,9 @@ class FakeManager:
         if self.is_away:
             raise NotLeader("LogManager:n1", "it is not running")
         self.starts.append(offsets.log_start_offset)
+
+    def say(self, says: LogSays) -> None:
+        self.said.append(says)
 
     def report(self, error: StorageError, *, is_loud: bool = True) -> bool:
         self.reports.append((error, is_loud))

@@ -22,6 +22,7 @@ METHODS = {
         "recoveries",
         "cleaner_offsets",
         "endpoint_of",
+        "said",
         "show",
     },
 }

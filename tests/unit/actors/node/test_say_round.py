@@ -9,7 +9,7 @@ from raylog.actors.control import LogId
 from raylog.actors.node.events import ActorGone, ActorSaid, DirFailed, Event
 from raylog.actors.node.log_actors import served_of
 from raylog.actors.node.say_round import SayRound
-from raylog.actors.node_messages import LogOrder
+from raylog.actors.node_messages import LogOrder, LogSays
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import LogMissing, StorageError
 from raylog.storage.names import TopicPartition
@@ -52,6 +52,9 @@ class Round:
             teach=lambda job: job(),
         )
 
+    def hear(self, says: LogSays) -> None:
+        self._round.hear(says)
+
     def run(self) -> list[Event]:
         self._round()
         return self.told
@@ -77,6 +80,16 @@ def test_offsets_are_told_and_kept_for_the_checkpoint() -> None:
 )
 def test_an_actor_that_serves_this_log_no_more_is_gone(log: FakeLog | None) -> None:
     assert Round(log).run() == [ActorGone(partition=ORDERS.partition)]
+
+
+def test_what_an_actor_says_by_itself_is_told_at_once_if_it_serves() -> None:
+    round = Round(FakeLog(said=says()))
+    round.hear(says(OTHERS))
+    assert round.told == []
+    round.hear(says(config_version=3))
+    (said,) = round.told
+    assert isinstance(said, ActorSaid)
+    assert said.served.config_version == 3
 
 
 @pytest.mark.parametrize(

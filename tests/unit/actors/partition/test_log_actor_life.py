@@ -384,9 +384,18 @@ def test_it_asks_where_to_listen_until_its_manager_knows(first: FakeLogActor) ->
     first.run()
     first.tick()
     assert first.impl.says().port == 0
+    assert first.manager.said == []
     first.manager.known_endpoint = Endpoint(7, 19_099)
     first.tick()
     assert first.impl.says().port == 19_099
+    first.tick()
+    assert first.manager.said == [first.impl.says()], "its manager need not ask"
+
+
+def test_it_asks_where_to_listen_as_soon_as_it_serves(first: FakeLogActor) -> None:
+    first.manager.known_endpoint = Endpoint(7, 19_099)
+    first.run()
+    assert [(says.state, says.port) for says in first.manager.said] == [("serving", 19_099)]
 
 
 def test_a_log_that_could_not_be_opened_does_not_listen(first: FakeLogActor) -> None:

@@ -6,8 +6,10 @@ import pytest
 
 from raylog.actors.errors import ConfigUnconfirmed, NotLeader
 from raylog.actors.messages import PartitionOffsets
+from raylog.actors.node_messages import LogSays
 from raylog.actors.partition import manager_link
 from raylog.actors.partition.manager_link import ManagerLink
+from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.storage.errors import StorageError
 from raylog.storage.testing.logs import FOLDER, PARTITION
@@ -37,7 +39,7 @@ class LogManager:
 
     def __init__(self) -> None:
         self.failed, self.recovering = Method(None), Method(None)
-        self.record_log_start = Method(None)
+        self.record_log_start, self.said = Method(None), Method(None)
         self.order_of, self.confirmed = Method(order_of(2)), Method({PARTITION: right_of(2)})
 
 
@@ -73,6 +75,29 @@ def test_where_its_log_begins_is_written_or_that_is_told(
     monkeypatch.setattr(manager_link, "find_log_manager", lambda *_: None)
     with pytest.raises(NotLeader, match="not running"):
         link.record_log_start(OFFSETS)
+
+
+def test_what_it_says_by_itself_may_be_lost(
+    manager: LogManager, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    link = ManagerLink(SPEC)
+    says = LogSays(
+        log=LOG,
+        directory_id="dir",
+        folder="/dir/t-0",
+        node_id="here",
+        state="serving",
+        controller_epoch=3,
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(Call, "ignore", lambda _: None)  # it needs a reference of Ray
+        link.say(says)
+    assert manager.said.calls == [(says,)]
+    manager.said.answer = RuntimeError("the GCS does not answer")
+    link.say(says)
+    del manager.said  # it is of an older release
+    link.say(says)
+    assert len(caplog.records) == 2
 
 
 def test_a_log_that_was_not_ordered_has_no_order_yet(manager: LogManager) -> None:
