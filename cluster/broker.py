@@ -106,6 +106,8 @@ PartitionKey = tuple[str, int]  # topic and partition, as callers give them: als
 # How long a lookup waits for a partition whose actor is being started again.
 LOOKUP_TIMEOUT_S = 30.0
 RETRY_INTERVAL_S = 0.1
+# For the address of a node that has just begun.
+LISTEN_PATIENCE_S = 10.0
 # How long a log dir that is used again is waited for; its neighbours wait as long for a disk.
 ONLINE_TIMEOUT_S = 120.0
 # Of each of two rounds of questions: thousands of partitions take their time, and one that hangs
@@ -532,11 +534,17 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Host and port of each node, for any client of Kafka's protocol; empty before the first.
+        """Host and port of each node, for any client of Kafka's protocol.
 
-        They are the same in each life of the broker, unless somebody else takes a port.
+        They are the same in each life of the broker, unless somebody else takes a port. A node
+        listens a moment after it begins: this waits for the first, at most 10 s; it is empty then.
         """
-        return bootstrap_servers(self.describe_nodes())
+        ends_at = time.monotonic() + LISTEN_PATIENCE_S
+        while not (found := bootstrap_servers(self.describe_nodes())):
+            if time.monotonic() >= ends_at:
+                break
+            time.sleep(RETRY_INTERVAL_S)
+        return found
 
     def nodes(self) -> dict[str, str | None]:
         """Ray node id -> None where its LogManager obeys the Controller, else why it does not."""

@@ -53,6 +53,31 @@ def rays(monkeypatch: pytest.MonkeyPatch) -> Ray:
     return Ray(monkeypatch)
 
 
+def test_the_address_for_kafkas_clients_is_waited_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node listens a moment after it begins."""
+    now_s = 0.0
+    listens_at_s = 2.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    def look(nodes: object) -> str:
+        return "127.0.0.1:19092" if now_s >= listens_at_s else ""
+
+    monkeypatch.setattr("time.sleep", sleep)
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    monkeypatch.setattr(module, "bootstrap_servers", look)
+    monkeypatch.setattr(Broker, "describe_nodes", lambda _: [])
+    assert Broker().bootstrap_servers == "127.0.0.1:19092"
+    assert now_s == pytest.approx(listens_at_s, abs=0.2)
+    listens_at_s = 1000.0
+    assert Broker().bootstrap_servers == "", "and not for ever"
+    assert now_s == pytest.approx(2.0 + module.LISTEN_PATIENCE_S, abs=0.4)
+
+
 def test_a_table_is_read_with_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeConnection(t=2)
     for served in fake.topics["t"]:

@@ -28,7 +28,7 @@ from tests.harness.shell import run_here
 class FakeBroker:
     """A broker on no Ray. Its user loses patience in ``interrupted``."""
 
-    namespace, address = "raylog", "here:1"
+    namespace, address, bootstrap_servers = "raylog", "here:1", "here:2"
 
     def __init__(self, interrupted: str) -> None:
         self.calls: list[str] = []
@@ -198,7 +198,7 @@ def test_a_start_names_the_log_dirs_that_it_has_made_since_a_path_may_be_mistype
     monkeypatch.setattr(start_module, "start", lambda **_: broker)
     monkeypatch.setattr(clusters, "join_ray", lambda address: "here:1")
     done = run_here("start", "--set", "log.dirs=/a,/b", "--address", address)
-    assert done.lines()[1] == "new, empty log dirs were made: /b of node disk-1"
+    assert done.lines()[2] == "new, empty log dirs were made: /b of node disk-1"
 
 
 def test_a_config_that_adds_a_log_dir_names_it_where_it_was_made(
