@@ -23,6 +23,7 @@ NAMES = (
     "cluster",
     "control",
     "broker",
+    "plane",
     "durable",
     "memory",
     "spark",

@@ -130,7 +130,7 @@ class Raylog:
             yield lambda: [record.value or b"" for record in consumer.poll()]
 
 
-class RealKafka:
+class Librdkafka:
     """Driven by confluent-kafka, which is librdkafka: a client in C."""
 
     def __init__(self, address: str) -> None:
@@ -146,6 +146,12 @@ class RealKafka:
     def delete(self, topic: str) -> None:
         for gone in self._admin.delete_topics([topic]).values():
             gone.result()
+
+    def address_of(self, topic: str, partition: int) -> tuple[str, int]:
+        """Host and port of the leader."""
+        found = self._admin.list_topics(topic, timeout=30)
+        leader = found.brokers[found.topics[topic].partitions[partition].leader]
+        return str(leader.host), leader.port
 
     def produce(self, topic: str, partitions: int, values: Sequence[bytes]) -> None:
         settings = {
@@ -224,7 +230,7 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
         figures: list[dict[str, Any]] = []
         for cell, config in cells:
             print(f"  {cell}", flush=True)  # a cell takes half a minute
-            figures += _cell(ours, kafka, cell, config, amount)
+            figures += measured(ours, kafka, cell, config, amount)
         figures += _beside_a_call(broker, ours, amount) + _queue(ours, amount)
         for cell, config in cells:
             print(f"  {cell}, beside compaction", flush=True)
@@ -233,7 +239,7 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def real_kafka(folder: Path) -> Iterator[RealKafka | None]:
+def real_kafka(folder: Path) -> Iterator[Librdkafka | None]:
     """A real Kafka, or None where none can be had."""
     try:
         found = find_kafka()
@@ -245,13 +251,13 @@ def real_kafka(folder: Path) -> Iterator[RealKafka | None]:
     broker = KafkaBroker(found, folder)
     broker.start()
     try:
-        yield RealKafka(broker.address)
+        yield Librdkafka(broker.address)
     finally:
         broker.kill()
 
 
-def _cell(
-    ours: Raylog, kafka: RealKafka | None, cell: Cell, config: dict[str, Any], amount: Amount
+def measured(
+    ours: System, kafka: Librdkafka | None, cell: Cell, config: dict[str, Any], amount: Amount
 ) -> list[dict[str, Any]]:
     """All figures of one kind of topic, raylog's and Kafka's in turn."""
     systems: list[System] = [ours] if kafka is None else [ours, kafka]

@@ -14,7 +14,7 @@ import confluent_kafka
 import pyarrow as pa
 
 import raylog
-from benchmarks.broker import RealKafka, real_kafka
+from benchmarks.broker import Librdkafka, real_kafka
 from benchmarks.measure import Figure, Times, rate, steady
 from raylog.cluster.broker import Broker
 from tests.harness.clusters import local_ray
@@ -60,7 +60,7 @@ def _fill(broker: Broker, rows: int) -> None:
 # -- senders ---------------------------------------------------------------------------------------
 
 
-def _sending(broker: Broker, kafka: RealKafka, quick: bool) -> list[dict[str, Any]]:
+def _sending(broker: Broker, kafka: Librdkafka, quick: bool) -> list[dict[str, Any]]:
     with _our_producer(broker) as ours, _their_producer(kafka) as theirs:
         rates = steady(Times.of(quick), ours.work, theirs.work)
     return [
@@ -87,7 +87,7 @@ def _our_producer(broker: Broker) -> Iterator[Client]:
 
 
 @contextmanager
-def _their_producer(kafka: RealKafka) -> Iterator[Client]:
+def _their_producer(kafka: Librdkafka) -> Iterator[Client]:
     began = time.perf_counter()
     settings = {"acks": 1, "queue.buffering.max.messages": 1_000_000}
     producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address, **settings})
@@ -107,7 +107,7 @@ def _their_producer(kafka: RealKafka) -> Iterator[Client]:
 # -- readers ---------------------------------------------------------------------------------------
 
 
-def _reading(broker: Broker, kafka: RealKafka, rows: int, quick: bool) -> list[dict[str, Any]]:
+def _reading(broker: Broker, kafka: Librdkafka, rows: int, quick: bool) -> list[dict[str, Any]]:
     with (
         _our_consumer(broker, rows, _polled) as rowwise,
         _our_consumer(broker, rows, _polled_arrow) as arrow,
@@ -155,7 +155,7 @@ def _our_consumer(
 
 
 @contextmanager
-def _their_consumer(kafka: RealKafka, rows: int) -> Iterator[Client]:
+def _their_consumer(kafka: Librdkafka, rows: int) -> Iterator[Client]:
     began = time.perf_counter()
     settings = {"group.id": "bench", "enable.auto.commit": False}
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.address, **settings})
