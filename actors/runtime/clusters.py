@@ -47,6 +47,10 @@ _changing = threading.Lock()
 
 LOCAL = "local"  # Ray's word for a cluster of one's own
 PROBE_TIMEOUT_S = 5.0
+# What a client of HTTP/2 says first: a text, and a frame of settings, which may be empty.
+_HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_SETTINGS = 4  # a type of frame, behind its length
+_NO_SETTINGS = bytes((0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0))
 # Spark's executors and a user's own tasks each ask Ray for a CPU; a laptop has few.
 MIN_DECLARED_CPUS = 8
 # Ray refuses who has no token, or a wrong one, without saying so to the program.
@@ -245,15 +249,35 @@ def _join(address: str) -> None:
         raise RayNotFound(address, "an address must have the form host:port")
     if "/" not in address:
         try:
-            socket.create_connection((host, int(port)), timeout=PROBE_TIMEOUT_S).close()
+            with socket.create_connection((host, int(port)), timeout=PROBE_TIMEOUT_S) as peer:
+                is_ray = _speaks_grpc(peer)
         except (OSError, OverflowError) as error:
             raise RayNotFound(address, getattr(error, "strerror", None) or str(error)) from error
+        if not is_ray:
+            raise RayNotFound(address, "who listens there is no Ray: it does not speak gRPC")
     use_token_if_there()
     try:
         with _changing, _handler_kept():
             ray.init(address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, AuthenticationError, RuntimeError, ValueError) as error:
         raise RayNotFound(address, _why_refused(error)) from error
+
+
+def _speaks_grpc(peer: socket.socket) -> bool:
+    """Whether the other end answers as gRPC's servers do: with the settings of HTTP/2 (RFC 9113).
+
+    Ray asks anybody else again and again for many minutes.
+    """
+    if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
+        return True  # that would have to be spoken first
+    peer.sendall(_HTTP2_PREFACE + _NO_SETTINGS)
+    head = b""
+    while len(head) < len(_NO_SETTINGS):
+        some = peer.recv(len(_NO_SETTINGS) - len(head))
+        if not some:
+            return False
+        head += some
+    return head[3] == _SETTINGS
 
 
 @contextmanager

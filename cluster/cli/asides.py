@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raylog.cluster.cli.common import TABLE, Bytes, Format, Output, note, show, show_json
+from raylog.cluster.cli.common import (
+    TABLE,
+    Bytes,
+    Format,
+    Output,
+    note,
+    path_given,
+    show,
+    show_json,
+)
 from raylog.cluster.cli.log import Compacted, Folders, ranges_of
 from raylog.storage.names import LOG_SUFFIX, aside_number
 from raylog.storage.shell import command
@@ -27,7 +36,12 @@ app = typer.Typer(
 COLUMNS = ("folder", "name", "bytes", "first offset", "end offset", "batches", "in the log")
 
 Folder = Annotated[
-    str, typer.Argument(metavar="FOLDER", help="Folder of a partition that no broker serves.")
+    str,
+    typer.Argument(
+        metavar="FOLDER",
+        help="Folder of a partition that no broker serves.",
+        callback=path_given,
+    ),
 ]
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of a file that `raylog log aside list` shows.")

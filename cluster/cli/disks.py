@@ -19,6 +19,7 @@ from raylog.cluster.cli.common import (
     note,
     note_not_serving,
     note_stopped,
+    path_given,
     show,
     show_json,
 )
@@ -66,6 +67,7 @@ LogDir = Annotated[
     str,
     typer.Argument(
         metavar="LOG_DIR",
+        callback=path_given,
         help="Path or directory id of a log dir. A relative path counts from the folder that "
         "you are in; of another machine, give the whole path, or the id.",
     ),
@@ -171,7 +173,10 @@ def offline(
 @dirs_app.command()
 def identify(
     log_dir: Annotated[
-        str, typer.Argument(metavar="LOG_DIR", help="Log dir whose meta.properties is lost.")
+        str,
+        typer.Argument(
+            metavar="LOG_DIR", callback=path_given, help="Log dir whose meta.properties is lost."
+        ),
     ],
     directory_id: Annotated[
         str, typer.Option(metavar="ID", help="Directory id that the log dir had.")
@@ -247,6 +252,7 @@ def move(
         str,
         typer.Argument(
             metavar="LOG_DIR",
+            callback=path_given,
             help="Path or directory id of another log dir of the same node. A relative path "
             "counts from the folder that you are in (write ./NAME to be sure that it is no id); of "
             "another machine, give the whole path, or the id.",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from raylog.cluster.cli.common import path_given
 from raylog.storage.limits import MAX_INT
 from raylog.storage.shell import command
 
@@ -308,7 +309,12 @@ def _verdict(folder: str, report: "SegmentReport") -> str:
 @app.command()
 def repair(
     folder: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="Folder of a partition that no broker serves.")
+        str,
+        typer.Argument(
+            metavar="FOLDER",
+            help="Folder of a partition that no broker serves.",
+            callback=path_given,
+        ),
     ],
     copy_to: Annotated[
         str | None,

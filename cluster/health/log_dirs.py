@@ -12,6 +12,7 @@ from raylog.cluster.controller.describe import (
 from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding
 from raylog.cluster.health.metadata import metadata_asides
 from raylog.cluster.naming import named
+from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.state.checkpoints import (
     CLEANER_OFFSETS,
     CORRUPT_SUFFIX,
@@ -167,6 +168,13 @@ def _damaged_file(log_dir: LogDirStatus, name: str, subject: str) -> Finding:
 
 
 def _strays(log_dir: LogDirStatus, subject: str) -> Finding:
+    copies = [name for name in log_dir.strays if name.startswith(f"{METADATA_PARTITION}.")]
+    of_metadata = (
+        f" A folder {METADATA_PARTITION}... is an old copy of the metadata, which nothing takes in "
+        "again: remove it once the cluster has all of its topics."
+        if copies
+        else ""
+    )
     return Finding(
         severity=WARNING,
         subject=subject,
@@ -178,6 +186,6 @@ def _strays(log_dir: LogDirStatus, subject: str) -> Finding:
         todo=(
             "if a partition lacks its records, `raylog topic adopt` takes its folder in again "
             "(docs/OPERATIONS.md, Folders that were set aside). Only if nobody needs the records "
-            "any more, remove the folder"
+            "any more, remove the folder." + of_metadata
         ),
     )

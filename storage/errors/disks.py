@@ -270,5 +270,6 @@ class InconsistentClusterId(RaylogError):
     expected: str
     template = (
         "log dir {path} belongs to cluster {found}, not {expected}; use a log dir of this cluster, "
-        "or an empty folder"
+        "or, beside others that have its data, an empty folder. If you know no cluster {found}, "
+        "meta.properties is damaged: compare it with that of another log dir"
     )

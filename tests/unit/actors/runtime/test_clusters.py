@@ -3,6 +3,7 @@ names."""
 
 import signal
 import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -177,6 +178,40 @@ def test_a_handler_of_sigterm_is_kept_when_ray_begins(
         signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.parametrize(
+    ("says", "is_ray"),
+    [
+        (bytes((0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 64, 0, 0)), True),  # settings of HTTP/2
+        (b"HTTP/1.0 400 Bad request\r\n\r\n", False),
+        (b"", False),
+    ],
+)
+def test_who_does_not_speak_grpc_is_no_ray(
+    monkeypatch: pytest.MonkeyPatch, says: bytes, is_ray: bool
+) -> None:
+    """Ray would ask for many minutes."""
+    monkeypatch.delenv("RAY_USE_TLS", raising=False)
+    monkeypatch.setattr(ray, "init", lambda *_, **__: None)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            peer, _ = listening.accept()
+            peer.recv(1000)
+            peer.sendall(says)
+            peer.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        if is_ray:
+            assert module.join_ray(address) == address
+        else:
+            with pytest.raises(RayNotFound, match="no Ray"):
+                module.join_ray(address)
+        thread.join()
+
+
 class Told(BaseException):
     """What a handler raises."""
 
@@ -215,6 +250,7 @@ def test_a_ray_that_refuses_this_process_may_want_a_token(
         raise ConnectionError(said)
 
     monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(module, "_speaks_grpc", lambda _: True)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"

@@ -245,7 +245,10 @@ def test_folders_that_belong_to_nobody_are_told_until_somebody_decides() -> None
     finding = only(Facts(log_dirs=[log_dir()._replace(strays=(name,))]))
     assert (finding.severity, finding.subject) == (WARNING, "log dir /disk of node node-1")
     assert name in finding.what
-    assert "remove the folder" in finding.todo
+    assert finding.todo.endswith("remove the folder.")
+    copy = f"__cluster_metadata-0.{'0' * 32}-stray"
+    finding = only(Facts(log_dirs=[log_dir()._replace(strays=(copy, name))]))
+    assert "is an old copy of the metadata, which nothing takes in again" in finding.todo
 
 
 def test_what_was_taken_out_of_the_metadata_is_told_until_somebody_removes_it() -> None:
