@@ -79,6 +79,32 @@ def _histogram(name: str, doc: str, *, tags: tuple[str, ...], unit: str) -> Metr
     return Metric(name=name, kind="histogram", unit=unit, tags=tags, doc=doc)
 
 
+def _of_sockets(name: str, tags: tuple[str, ...]) -> tuple[Metric, ...]:
+    """What the sockets of a process count. ``name``: the beginning of each name."""
+    of_api, of_error = (*tags, "api"), (*tags, "error")
+    return (
+        _counter(f"{name}_requests", "Requests of Kafka's protocol, by API.", tags=of_api),
+        _counter(
+            f"{name}_request_seconds",
+            "Time from a request's last byte to its answer's last byte, parked fetches included.",
+            tags=of_api,
+            unit="s",
+        ),
+        _counter(f"{name}_request_bytes", "Bytes of requests.", tags=of_api, unit="bytes"),
+        _counter(f"{name}_answer_bytes", "Bytes of answers.", tags=of_api, unit="bytes"),
+        _counter(
+            f"{name}_connections_ended",
+            "Connections that ended for a reason, by Kafka's name of the error.",
+            tags=of_error,
+        ),
+        _gauge(f"{name}_connections", "Connections that are open.", tags=tags),
+        _gauge(
+            f"{name}_requests_bytes_held", "Bytes of requests in hand.", tags=tags, unit="bytes"
+        ),
+        _gauge(f"{name}_requests_waiting", "Requests that wait for room.", tags=tags),
+    )
+
+
 METRICS = (
     # of each partition, from its LogActor
     _counter("raylog_bytes_in", "Bytes of appended batches.", tags=OF_PARTITION, unit="bytes"),
@@ -170,7 +196,9 @@ METRICS = (
         tags=OF_PARTITION,
         unit="bytes",
     ),
+    *_of_sockets("raylog_socket", OF_PARTITION),
     # of each node, from its LogManager
+    *_of_sockets("raylog_node_socket", OF_NODE),
     _gauge("raylog_partitions", "Partitions that the node serves.", tags=OF_NODE),
     _gauge(
         "raylog_partitions_offline",

@@ -21,6 +21,7 @@ from raylog.actors.cluster_image import (
 )
 from raylog.actors.control import LogId, Report
 from raylog.actors.errors import UnsupportedVersion
+from raylog.actors.metrics import Exporter
 
 
 class Listening(Protocol):
@@ -32,6 +33,7 @@ class Listening(Protocol):
     def port(self) -> int: ...
     def show(self, entries: ClusterEntries) -> None: ...
     def keep_up(self, endpoint: Endpoint | None) -> None: ...
+    def export(self, exporter: Exporter) -> None: ...
     def close(self) -> None: ...
 
 
@@ -99,6 +101,11 @@ class Addresses:
         if self._sockets is None or not self._sockets.port:
             return report
         return replace(report, host=self._sockets.host, port=self._sockets.port)
+
+    def export(self, exporter: Exporter) -> None:
+        """Export the metrics of the LogManager's sockets."""
+        if self._sockets is not None:
+            self._sockets.export(exporter)
 
     def stop(self) -> None:
         """Answer clients no more."""

@@ -378,6 +378,7 @@ class RunningNode:
     def _export_metrics(self) -> None:
         served, offline = len(self._shell.served()), self._shell.offline_logs()
         export_dirs(self._ports.exporter, self._statuses.remembered(), served, offline)
+        self.addresses.export(self._ports.exporter)
 
     # -- what others say ---------------------------------------------------------------------------
 

@@ -118,6 +118,7 @@ class Listening(Protocol):
         on_failure: Callable[[BaseException], object],
     ) -> None: ...
     def keep_up(self, ask: Callable[[], Endpoint | None]) -> None: ...
+    def export(self, exporter: Exporter) -> None: ...
     def close(self) -> None: ...
 
 
@@ -460,6 +461,8 @@ class LivingLog:
         try:
             export_partition(self.partition, self._exporter)
             export_opening(self.log.report, self._exporter)
+            if self._sockets is not None:
+                self._sockets.export(self._exporter)
         except Exception:  # whatever Ray raises: metrics are not worth a partition
             warn(logger, "metrics-failed", trace=True, partition=self.spec.partition)
 

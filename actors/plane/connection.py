@@ -22,9 +22,11 @@ an error that nobody expected         ``on_failure``: the state of the process i
 
 import socket
 import struct
+import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from raylog.actors.plane.meters import Measured, size_of
 from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.reading import Frames
 from raylog.actors.plane.sending import Piece, send
@@ -54,12 +56,13 @@ class Connection:
         frames: Frames,
         answer: Answering,
         leave: Callable[[int], None],
+        note: Callable[[Measured], object] = lambda measured: None,
         *,
         max_idle_ms: int = MAX_IDLE_MS,
     ) -> None:
-        """``leave`` gives the room of a request back."""
+        """``leave`` gives the room of a request back. ``note``: hears of each that was answered."""
         self._connection, self._frames = connection, frames
-        self._answer, self._leave = answer, leave
+        self._answer, self._leave, self._note = answer, leave, note
         self._parking = Parking(connection)
         self._is_stopping = False
         timeout = _TIMEVAL.pack(max_idle_ms // 1000, max_idle_ms % 1000 * 1000)
@@ -70,10 +73,14 @@ class Connection:
         """Answer requests until the connection ends; returns what ended it, if that is an error."""
         try:
             while not self._is_stopping and (frame := self._frames.next()) is not None:
+                began_s = time.perf_counter()
                 try:
                     pieces = self._answer(frame, self._parking)
                     if pieces is not None:
                         send(self._connection, pieces)
+                    took_s = time.perf_counter() - began_s
+                    key = int.from_bytes(frame[:2], "big")  # the answer has read more than that
+                    self._note((key, took_s, len(frame), size_of(pieces or ())))
                 finally:
                     self._leave(len(frame))
         except RaylogError as error:

@@ -5,11 +5,13 @@ from collections.abc import Callable
 from typing import Final
 
 from raylog.actors.cluster_image import Endpoint
+from raylog.actors.metrics import Exporter
 from raylog.actors.partition.partition import Partition
 from raylog.actors.partition.spec import LogSpec
 from raylog.actors.plane.addresses import log_name, manager_name
 from raylog.actors.plane.door import Door
 from raylog.actors.plane.hosts import Host, Hosts
+from raylog.actors.plane.meters import OF_LOG_ACTOR
 from raylog.actors.plane.relay import Relay
 from raylog.actors.plane.sockets import Sockets
 from raylog.storage.state.properties import id_uuid
@@ -61,6 +63,11 @@ class LogSockets:
             sockets.keep_up(ask())
         finally:
             self._keeping_up.release()
+
+    def export(self, exporter: Exporter) -> None:
+        """Export its metrics."""
+        if self._sockets is not None:
+            self._sockets.export(exporter, OF_LOG_ACTOR)
 
     def close(self) -> None:
         """Answer what is in hand, and nothing more."""

@@ -6,10 +6,12 @@ from typing import Final
 
 from raylog.actors.cluster_image import ClusterEntries, Endpoint
 from raylog.actors.messages import LogDirStatus
+from raylog.actors.metrics import Exporter
 from raylog.actors.plane.addresses import manager_name
 from raylog.actors.plane.cluster_door import ClusterDoor, Commands
 from raylog.actors.plane.door import Door
 from raylog.actors.plane.image import image_of
+from raylog.actors.plane.meters import OF_LOG_MANAGER
 from raylog.actors.plane.sockets import LOOPBACK, Sockets
 
 CLOSE_S: Final = 1.0
@@ -66,6 +68,10 @@ class NodeSockets:
         self._sockets.keep_up(endpoint)
         if self.port != before and self._entries is not None:
             self.show(self._entries)
+
+    def export(self, exporter: Exporter) -> None:
+        """Export its metrics."""
+        self._sockets.export(exporter, OF_LOG_MANAGER)
 
     def close(self) -> None:
         """Answer what is in hand, and nothing more."""

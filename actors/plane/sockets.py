@@ -11,10 +11,12 @@ from typing import Final
 
 from raylog.actors.cluster_image import Endpoint
 from raylog.actors.events import event, warn
+from raylog.actors.metrics import Exporter
 from raylog.actors.plane.addresses import listen_tcp, listen_unix
 from raylog.actors.plane.connection import Answering, Connection
 from raylog.actors.plane.errors import AcceptFailed, AddressTaken
 from raylog.actors.plane.listener import Listener
+from raylog.actors.plane.meters import SocketMeters
 from raylog.actors.plane.reading import Frames
 from raylog.actors.plane.room import Room
 from raylog.storage.errors import RaylogError
@@ -42,6 +44,7 @@ class Sockets:
         """
         self._name, self._answer, self._on_failure = name, answer, on_failure
         self._room = room or Room()
+        self._meters = SocketMeters()
         self._listeners: list[Listener] = []
         self._is_named = self._is_closed = False
         self._told = ""  # why it could not listen last
@@ -88,9 +91,30 @@ class Sockets:
         self._listeners.append(listener)
 
     def _begin(self, accepted: socket.socket) -> Connection:
-        return Connection(accepted, Frames(accepted, self._room), self._answer, self._room.leave)
+        room, note = self._room, self._meters.requests.append
+        return Connection(accepted, Frames(accepted, room), self._answer, room.leave, note)
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return sum(listener.connections for listener in self._listeners)
+
+    @property
+    def used_bytes(self) -> int:
+        """Of the requests in hand."""
+        return self._room.used_bytes
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for room."""
+        return self._room.waiting
+
+    def export(self, exporter: Exporter, name: str) -> None:
+        """See ``SocketMeters.export``."""
+        self._meters.export(exporter, name, self)
 
     def _ended(self, error: RaylogError) -> None:
+        self._meters.note_end(error)
         warn(logger, "connection-ended", at=self._name, why=error)
 
     def close(self, deadline_s: float) -> bool:

@@ -22,7 +22,11 @@ a counter's name. A histogram has `_bucket`, `_sum` and `_count`. Ray adds the t
 """
 # Groups of the metrics that have the tag "node". All others belong to the broker, or partitions.
 _GROUPS = (
-    ("Nodes and disks", "From each node's LogManager.", ("raylog_partitions", "raylog_log_dir")),
+    (
+        "Nodes and disks",
+        "From each node's LogManager.",
+        ("raylog_partitions", "raylog_log_dir", "raylog_node_socket"),
+    ),
     ("Compaction", "From each node's CompactionActor.", ("raylog_compaction_",)),
     (
         "Retention",

@@ -134,7 +134,7 @@ class FakeSockets:
         self.partition: Partition | None = None
         self.remove: Callable[[int], int] = lambda _: -1
         self.fail: Callable[[BaseException], object] = lambda _: None
-        self.is_closed = False
+        self.is_closed, self.exports = False, 0
 
     def begin(
         self,
@@ -148,6 +148,9 @@ class FakeSockets:
         endpoint = None if self.port or self.partition is None else ask()
         if endpoint is not None:
             self.port = endpoint.port
+
+    def export(self, exporter: Exporter) -> None:
+        self.exports += 1
 
     def close(self) -> None:
         self.is_closed = True

@@ -1,6 +1,7 @@
 """The sockets of a LogManager, without a socket."""
 
 from raylog.actors.cluster_image import ClusterEntries, Endpoint
+from raylog.actors.metrics import Exporter
 
 
 class FakeSockets:
@@ -12,11 +13,15 @@ class FakeSockets:
         self.port = 0
         self.shown: ClusterEntries | None = None
         self.is_closed = False
+        self.exports = 0
         self.looks = 0  # how often it was to listen, if it did not
         self._takes = takes
 
     def show(self, entries: ClusterEntries) -> None:
         self.shown = entries
+
+    def export(self, exporter: Exporter) -> None:
+        self.exports += 1
 
     def keep_up(self, endpoint: Endpoint | None) -> None:
         self.looks += 1

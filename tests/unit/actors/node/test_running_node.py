@@ -263,10 +263,12 @@ def test_the_controller_hears_from_the_node_all_the_time() -> None:
 
 
 def test_what_it_serves_is_exported() -> None:
-    node = Node().begin()
+    sockets = FakeSockets()
+    node = Node(sockets=sockets).begin()
     node.serve()
     wait_for(lambda: node.gauges.get("raylog_partitions") == 1)
     assert node.gauges["raylog_log_dirs_offline"] == 0
+    wait_for(lambda: sockets.exports)
     node.node.shutdown()
 
 

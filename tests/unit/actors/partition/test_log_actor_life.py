@@ -398,6 +398,12 @@ def test_it_asks_where_to_listen_as_soon_as_it_serves(first: FakeLogActor) -> No
     assert [(says.state, says.port) for says in first.manager.said] == [("serving", 19_099)]
 
 
+def test_its_sockets_are_counted_with_its_other_metrics(first: FakeLogActor) -> None:
+    first.run()
+    first.tick()
+    assert first.sockets.exports == 1
+
+
 def test_a_log_that_could_not_be_opened_does_not_listen(first: FakeLogActor) -> None:
     first.problem, first.manager.known_endpoint = MISSING, Endpoint(7, 19_099)
     first.run()

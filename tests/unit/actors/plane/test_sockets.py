@@ -2,10 +2,12 @@
 
 import socket
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from raylog.actors.cluster_image import (
     TopicEntry,
 )
 from raylog.actors.control import LogId
+from raylog.actors.metrics import Exporter, Metric
 from raylog.actors.partition.spec import LogSpec
 from raylog.actors.plane import relay as relay_module
 from raylog.actors.plane.addresses import (
@@ -270,3 +273,55 @@ def test_a_strangers_process_that_has_taken_the_managers_name_is_told_nothing(
         accepted, _ = stranger.accept()
         with accepted:
             assert accepted.recv(1) == b""
+
+
+# -- what is counted -------------------------------------------------------------------------------
+
+
+class Sink:
+    """What an exporter has set: by metric, with the tags that are no process's."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, str], float] = defaultdict(float)
+        self.exporter = Exporter(self._make, own="yes")
+
+    def _make(self, metric: Metric) -> Any:
+        sink = self
+
+        class Made:
+            def inc(self, value: float, tags: dict[str, str]) -> None:
+                sink.values[metric.name, tags.get("api") or tags.get("error", "")] += value
+
+            def set(self, value: float, tags: dict[str, str]) -> None:
+                sink.values[metric.name, ""] = value
+
+        return Made()
+
+
+def test_requests_are_counted_by_api_and_ends_by_their_reason(pair: Pair) -> None:
+    pair.begin()
+    pair.log.keep_up(lambda: ANY)
+    pair.node.keep_up(ANY)
+    pair.node.show(entries(pair.node.port, pair.log.port, pair.cluster_id))
+    sink, name = Sink(), "raylog_socket_"
+
+    def now(metric: str, tag: str = "") -> float:
+        pair.log.export(sink.exporter)
+        return sink.values[name + metric, tag]
+
+    with tcp_client(pair.log.port) as client:
+        for _ in range(3):
+            client.ask(METADATA, 7, topics=None, allowAutoTopicCreation=False)
+        wait_for(lambda: now("requests", "Metadata") == 3)
+        assert now("connections") == 1
+        client.send_raw(framed(b"\0\3\0\7garbage"))
+        assert client.received(1) == b""
+    assert 0 < now("request_seconds", "Metadata") < DEADLINE_S
+    assert now("request_bytes", "Metadata") == 3 * 19, "without its size"
+    assert now("answer_bytes", "Metadata") > 3 * 19
+    wait_for(lambda: now("connections") == 0)
+    assert now("connections_ended", "INVALID_REQUEST") == 1
+    assert now("requests_bytes_held") == now("requests_waiting") == 0
+    for _ in range(2):  # the second time there is nothing new
+        pair.node.export(sink.exporter)
+        assert sink.values["raylog_node_socket_requests", "Metadata"] == 3, "they were passed on"
