@@ -537,14 +537,20 @@ class Broker:
         """Host and port of each node, for any client of Kafka's protocol.
 
         They are the same in each life of the broker, unless somebody else takes a port. A node
-        listens a moment after it begins: this waits for the first, at most 10 s; it is empty then.
+        listens a moment after it begins: this waits for the first, at most 10 s; it is empty then,
+        and where ``listeners`` is.
         """
+        if not self._has_ports():
+            return ""
         ends_at = time.monotonic() + LISTEN_PATIENCE_S
         while not (found := bootstrap_servers(self.describe_nodes())):
             if time.monotonic() >= ends_at:
                 break
             time.sleep(RETRY_INTERVAL_S)
         return found
+
+    def _has_ports(self) -> bool:
+        return not any(one.name == "listeners" and not one.value for one in self.broker_config())
 
     def nodes(self) -> dict[str, str | None]:
         """Ray node id -> None where its LogManager obeys the Controller, else why it does not."""

@@ -45,12 +45,16 @@ class Addresses:
         node: str,
         sockets: Listening | None,
         listens: Callable[[], object] = lambda: None,
+        *,
+        has_ports: bool = True,
     ) -> None:
         """``node``: its key. ``sockets``: of the LogManager; None where it has none.
 
-        ``listens``: called when it has begun to listen.
+        ``listens``: called when it has begun to listen. ``has_ports``: whether the node's processes
+        open ports (``listeners``); else they are reached within the node alone.
         """
         self._node, self._sockets, self._listens = node, sockets, listens
+        self._has_ports = has_ports
         self._lock = threading.Lock()  # of all below; sockets are opened with it held
         self._kept = ImageKept()
         self._entries = NO_ENTRIES
@@ -90,10 +94,12 @@ class Addresses:
 
     def _own_endpoint(self) -> Endpoint | None:
         node = self._entries.nodes.get(self._node)
-        return None if node is None else node.endpoint
+        return None if node is None or not self._has_ports else node.endpoint
 
     def endpoint_of(self, log: LogId) -> Endpoint | None:
-        """Of the LogActor of a log; None while it is not known."""
+        """Of the LogActor of a log; None while it is not known, or where it opens no port."""
+        if not self._has_ports:
+            return None
         return self._entries.endpoint_of(log.topic_id, log.partition.partition)
 
     def told_in(self, report: Report) -> Report:

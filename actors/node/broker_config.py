@@ -4,6 +4,7 @@ What a topic obeys, and how a value is parsed, is ``raylog.storage.config``.
 """
 
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -75,6 +76,23 @@ def _rate(value: Any) -> float:
     return number
 
 
+# Where the ports for Kafka's clients begin, unless ``listeners`` says otherwise, and where they
+# end: behind are those that Linux gives to anybody who connects.
+FIRST_PORT, LAST_PORT = 19_092, 32_767
+_LISTENER = re.compile(r"PLAINTEXT://(?:127\.0\.0\.1|localhost):(\d{1,5})", re.ASCII)
+
+
+def _listeners(value: Any) -> str:
+    """One listener of the loopback, or none."""
+    if not isinstance(value, str):
+        raise ValueError
+    text = value.strip()
+    found = _LISTENER.fullmatch(text)
+    if text and (found is None or not 0 < int(found[1]) <= LAST_PORT):
+        raise ValueError
+    return text
+
+
 def _folders(value: Any) -> tuple[str, ...]:
     parts = value.split(",") if isinstance(value, str) else value
     if (
@@ -96,6 +114,14 @@ class BrokerConfig:
         _folders,
         "a list of folders",
         "folders that hold the partitions, one per disk; RAYLOG_LOG_DIRS overrides it on a node",
+    )
+    listeners: str = setting(
+        f"PLAINTEXT://127.0.0.1:{FIRST_PORT}",
+        _listeners,
+        f"PLAINTEXT://127.0.0.1:PORT with a PORT from 1 to {LAST_PORT}, or empty",
+        "where the ports for Kafka's clients begin: the first node has this one, and each further "
+        "node and each partition one of those behind it. A port that was given stays, unless it is "
+        "below this one. Empty: no port is opened",
     )
     num_partitions: int = integer(
         1, 1, 10_000, "number of partitions of a topic that is created without a number"
@@ -177,6 +203,16 @@ class BrokerConfig:
         "size of the metadata's records after which a snapshot of it is made, in bytes",
     )
     topic_defaults: LogConfig = field(default_factory=LogConfig)
+
+    @property
+    def listens(self) -> bool:
+        """Whether ports are opened for Kafka's clients."""
+        return self.listeners != ""
+
+    @property
+    def first_port(self) -> int:
+        """Where these begin."""
+        return int(self.listeners.rpartition(":")[2]) if self.listens else FIRST_PORT
 
     @property
     def producer_expiration(self) -> ProducerExpiration:

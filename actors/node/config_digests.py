@@ -25,6 +25,7 @@ from raylog.storage.config import attribute_of
 
 # They are part of what a LogManager or a LogActor is made of: another value needs another one.
 BY_START = (
+    "listeners",
     "log.dirs",
     "log.flush.offset.checkpoint.interval.ms",
     "log.flush.start.offset.checkpoint.interval.ms",

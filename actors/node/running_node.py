@@ -205,7 +205,9 @@ class RunningNode:
         machine = NodeMachine(node=facts.node, life=life, config=config, software=RELEASE)
         self._shell = shell = NodeShell(machine, ports.clock, ports.end_process)
         self._link = ControllerLink(ports.controller, facts.node)
-        self.addresses = Addresses(facts.node, ports.sockets, self.want_report)
+        self.addresses = Addresses(
+            facts.node, ports.sockets, self.want_report, has_ports=config.listens
+        )
         self._actor_hands = ActorHands(
             ports.actors,
             ports.disk,

@@ -249,7 +249,8 @@ def _join(address: str | None) -> str | None:
 def _greet(broker: "Broker", where: str) -> None:
     typer.echo(f"broker {broker.cluster_id()} runs on {where} at {broker.address}")
     servers = broker.bootstrap_servers
-    typer.echo(f"Kafka's clients: bootstrap.servers={servers or '(nobody listens yet)'}")
+    if servers:
+        typer.echo(f"Kafka's clients: bootstrap.servers={servers}")
     _tell_new(_new_log_dirs(broker))
     tell(broker.health(), with_advice=True)
 

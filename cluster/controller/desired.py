@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from raylog.actors.control import LogId
 from raylog.actors.levels import FIRST_LEVEL
+from raylog.actors.node.broker_config import FIRST_PORT, LAST_PORT
 from raylog.cluster.controller.records import (
     BrokerConfigRecord,
     ClusterRecord,
@@ -37,10 +38,6 @@ from raylog.cluster.controller.records import (
 )
 from raylog.storage.names import TopicPartition
 
-# Where the sockets of LogManagers and LogActors begin, for Kafka's protocol, and end: behind that
-# are the ports that Linux gives to anybody who connects.
-FIRST_PORT = 19_092
-LAST_PORT = 32_767
 # Producer ids and config versions of one Controller's epoch are told from those of all others by
 # the bits above: what a lost history gave is never given again for something else.
 EPOCH_SHIFT = 40
@@ -355,7 +352,7 @@ class Desired:
         assert record.directory is not None or record.node, f"{log} is nowhere"
 
 
-def port_of(kafka_id: int) -> int:
+def port_of(kafka_id: int, first_port: int = FIRST_PORT) -> int:
     """The port that is for a Kafka id; 0 (any free one) where the ports are used up."""
-    port = FIRST_PORT + kafka_id
+    port = first_port + kafka_id
     return port if port <= LAST_PORT else 0

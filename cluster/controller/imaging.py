@@ -71,7 +71,8 @@ class Imaging:
     def _take(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         desired = snapshot.desired
-        nodes = tuple(_node_entry(record) for record in desired.nodes.values())
+        first = snapshot.config.first_port
+        nodes = tuple(_node_entry(record, first) for record in desired.nodes.values())
         topics = {
             topic.topic_id: _topic_entry(snapshot, topic) for topic in desired.topics.values()
         }
@@ -110,9 +111,15 @@ def _told(seen: Mapping[str, _Seen]) -> dict[str, tuple[object, ...]]:
     return {key: (one.is_ending, one.served) for key, one in seen.items()}
 
 
-def _node_entry(record: NodeRecord) -> NodeEntry:
-    port = record.port or port_of(record.kafka_id)
-    return NodeEntry(record.key, Endpoint(record.kafka_id, port), record.host)
+def _node_entry(record: NodeRecord, first_port: int) -> NodeEntry:
+    port = _kept(record.port, first_port)
+    endpoint = Endpoint(record.kafka_id, port or port_of(record.kafka_id, first_port))
+    return NodeEntry(record.key, endpoint, record.host if port else "")
+
+
+def _kept(port: int, first_port: int) -> int:
+    """The port where a process has listened; 0 where it shall have another one from now on."""
+    return port if port >= first_port else 0
 
 
 def _topic_entry(snapshot: Snapshot, topic: TopicRecord) -> TopicEntry:
@@ -124,14 +131,15 @@ def _topic_entry(snapshot: Snapshot, topic: TopicRecord) -> TopicEntry:
 def _partition_entries(
     snapshot: Snapshot, records: Iterable[PartitionRecord]
 ) -> Iterator[PartitionEntry]:
+    first_port = snapshot.config.first_port
     for record in records:
         entry = serving(snapshot, record)
         # As its LogActor says itself: the recorded one may be somebody else's now.
         port = 0 if entry is None else entry.port
-        last_port = port or record.port
+        last_port = port or _kept(record.port, first_port)
         yield PartitionEntry(
             number=record.log.partition.partition,
-            endpoint=Endpoint(record.kafka_id, last_port or port_of(record.kafka_id)),
+            endpoint=Endpoint(record.kafka_id, last_port or port_of(record.kafka_id, first_port)),
             node=snapshot.desired.node_of(record.log) or "",
             leader_epoch=-1 if entry is None else entry.leader_epoch,
             is_online=port != 0,

@@ -10,6 +10,7 @@ import pytest
 import ray
 
 from raylog.actors.errors import BrokerRunning, RayNotFound, RayNotStarted
+from raylog.actors.messages import ConfigEntry
 from raylog.actors.runtime import clusters, nodes
 from raylog.actors.runtime.handles import find, running
 from raylog.cluster import broker as module
@@ -70,12 +71,19 @@ def test_the_address_for_kafkas_clients_is_waited_for_a_while(
     monkeypatch.setattr("time.sleep", sleep)
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     monkeypatch.setattr(module, "bootstrap_servers", look)
+    listeners = "PLAINTEXT://127.0.0.1:19092"
     monkeypatch.setattr(Broker, "describe_nodes", lambda _: [])
+    monkeypatch.setattr(
+        Broker, "broker_config", lambda _: [ConfigEntry("listeners", listeners, "default")]
+    )
     assert Broker().bootstrap_servers == "127.0.0.1:19092"
     assert now_s == pytest.approx(listens_at_s, abs=0.2)
     listens_at_s = 1000.0
     assert Broker().bootstrap_servers == "", "and not for ever"
     assert now_s == pytest.approx(2.0 + module.LISTEN_PATIENCE_S, abs=0.4)
+    before_s, listeners = now_s, ""
+    assert Broker().bootstrap_servers == ""
+    assert now_s == before_s, "nobody will listen"
 
 
 def test_a_table_is_read_with_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,15 @@ def test_an_update_is_shown_to_clients_and_opens_the_port() -> None:
     assert addresses.endpoint_of(LOG) == Endpoint(7, 19_099)
 
 
+def test_without_listeners_no_port_is_opened_and_no_log_actor_is_told_one() -> None:
+    sockets = FakeSockets()
+    addresses = Addresses("a", sockets, has_ports=False)
+    addresses.take(update(1))
+    assert sockets.shown is not None, "processes of the node ask by its name"
+    assert (sockets.port, addresses.endpoint_of(LOG)) == (0, None)
+    assert sockets.looks, "by its name it listens"
+
+
 @pytest.mark.parametrize(
     ("late", "why"),
     [

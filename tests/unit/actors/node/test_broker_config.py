@@ -33,6 +33,7 @@ def test_every_broker_key_has_its_default() -> None:
     config = BrokerConfig.parse({})
     assert {key.name: getattr(config, attribute(key.name)) for key in BROKER_KEYS.values()} == {
         "log.dirs": (),
+        "listeners": "PLAINTEXT://127.0.0.1:19092",
         "num.partitions": 1,
         "log.retention.check.interval.ms": 300000,
         "log.flush.offset.checkpoint.interval.ms": 60000,
@@ -147,7 +148,7 @@ def test_the_refusal_of_a_relative_log_dir_names_the_data_that_lie_there(
 
 def test_an_unknown_broker_key_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="unknown key"):
-        BrokerConfig.parse({"listeners": "x"})
+        BrokerConfig.parse({"advertised.listeners": "x"})
 
 
 def test_flags_and_rates_are_taken_as_yaml_and_command_lines_give_them() -> None:
@@ -158,3 +159,35 @@ def test_flags_and_rates_are_taken_as_yaml_and_command_lines_give_them() -> None
     for key, value in (("log.cleaner.enable", 1), ("log.cleaner.io.max.bytes.per.second", 0)):
         with pytest.raises(InvalidConfig, match=key):
             BrokerConfig.parse({key: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "listens", "first_port"),
+    [
+        ("PLAINTEXT://127.0.0.1:9092", True, 9092),
+        (" PLAINTEXT://localhost:32767 ", True, 32_767),
+        ("", False, 19_092),
+    ],
+)
+def test_the_ports_begin_where_listeners_says(given: str, listens: bool, first_port: int) -> None:
+    config = BrokerConfig.parse({"listeners": given})
+    assert (config.listens, config.first_port) == (listens, first_port)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "PLAINTEXT://:9092",
+        "PLAINTEXT://0.0.0.0:9092",
+        "SSL://127.0.0.1:9093",
+        "PLAINTEXT://127.0.0.1:0",
+        "PLAINTEXT://127.0.0.1:32768",
+        "PLAINTEXT://127.0.0.1:9092,PLAINTEXT://127.0.0.1:9093",
+        "127.0.0.1:9092",
+        9092,
+    ],
+)
+def test_nobody_listens_where_others_could_come(given: Any) -> None:
+    """There is no authentication yet."""
+    with pytest.raises(InvalidConfig, match=r"PLAINTEXT://127\.0\.0\.1:PORT .* or empty"):
+        BrokerConfig.parse({"listeners": given})

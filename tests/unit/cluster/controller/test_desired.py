@@ -7,8 +7,8 @@ import msgpack
 import pytest
 
 from raylog.actors.control import LogId
-from raylog.actors.node.broker_config import BrokerConfig
-from raylog.cluster.controller.desired import FIRST_PORT, MOST_REMOVED_IDS, Desired, port_of
+from raylog.actors.node.broker_config import FIRST_PORT, LAST_PORT, BrokerConfig
+from raylog.cluster.controller.desired import MOST_REMOVED_IDS, Desired, port_of
 from raylog.cluster.controller.records import (
     BrokerConfigRecord,
     ClusterRecord,
@@ -190,6 +190,11 @@ def test_a_kafka_id_is_never_given_again() -> None:
 def test_ports_are_used_up_after_a_while() -> None:
     assert port_of(0) == FIRST_PORT
     assert port_of(60_000) == 0
+    assert (port_of(3, 30_000), port_of(0, LAST_PORT), port_of(1, LAST_PORT)) == (
+        30_003,
+        LAST_PORT,
+        0,
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 from raylog.actors.cluster_image import NO_ENTRIES, Endpoint, NodeEntry, PartitionEntry
 from raylog.actors.control import LogId, LogReport
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller import imaging as module
 from raylog.cluster.controller.describe import Snapshot
 from raylog.cluster.controller.desired import Desired, port_of
@@ -124,6 +125,21 @@ def test_a_partition_has_not_listened_before_its_log_actor_has_said_so(state: st
     imaging.look(snapshot_of(topic("t"), partition("t", port=40_001)))
     (part,) = imaging.update_after(0).topics[0].partitions
     assert (part.has_listened, part.endpoint.port) == (True, 40_001), "it is away, and known"
+
+
+def test_a_port_that_was_given_stays_unless_the_ports_begin_behind_it_now() -> None:
+    shown = snapshot_of(topic("t"), partition("t"), partition("t", 1, port=40_001))
+    for listeners, node, ports in (
+        ("PLAINTEXT://127.0.0.1:19000", ("127.0.0.1", 19_092), {19_102: True, 40_001: True}),
+        ("PLAINTEXT://127.0.0.1:20000", ("", 20_000), {20_010: False, 40_001: True}),
+    ):
+        imaging = Imaging(EPOCH)
+        imaging.look(replace(shown, config=BrokerConfig(listeners=listeners)))
+        update = imaging.update_after(0)
+        (told,) = update.nodes
+        assert (told.host, told.endpoint.port) == node
+        parts = update.topics[0].partitions
+        assert {one.endpoint.port: one.has_listened for one in parts} == ports
 
 
 def test_only_what_has_changed_is_sent_to_who_has_the_rest() -> None:
