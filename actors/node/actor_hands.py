@@ -259,7 +259,7 @@ class ActorHands:
             return
         offsets = self._actors.close(partition, CLOSE_TIMEOUT_S)
         self._disk.record_offsets(work.log, says.directory_id, offsets)
-        self._ending.end(partition, effort.cancelled)
+        self._ending.end(partition, effort.cancelled, is_closed=True)
         with self._lock:
             self._homes.pop(work.log, None)
 

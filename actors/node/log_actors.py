@@ -9,6 +9,7 @@ from typing import Protocol
 
 from raylog.actors.messages import PartitionOffsets
 from raylog.actors.node.events import Served
+from raylog.actors.node.processes import LogProcess
 from raylog.actors.node_messages import LogOrder, LogSays
 from raylog.actors.partition.spec import LogSpec
 from raylog.storage.errors import RaylogError
@@ -61,6 +62,15 @@ class LogActors(AskedActors, Protocol):
 
     def is_there(self, partition: TopicPartition) -> bool:
         """Whether an actor has the name."""
+
+    def process(self, partition: TopicPartition) -> LogProcess | None:
+        """The actor's process; None where that is not on this node, or nobody knows."""
+
+    def is_running(self, process: LogProcess) -> bool:
+        """Whether a process of this node has not ended yet."""
+
+    def end_at_once(self, process: LogProcess) -> None:
+        """End a process of this node, also where it stands still."""
 
     def nodes(self) -> Set[str]:
         """Ray's ids of the nodes that are up."""

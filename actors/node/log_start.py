@@ -27,6 +27,7 @@ from raylog.actors.messages import PartitionOffsets
 from raylog.actors.node.events import Served
 from raylog.actors.node.instructions import StartLog
 from raylog.actors.node.log_actors import LogActors, served_of
+from raylog.actors.node.processes import LogProcess
 from raylog.actors.node.timer import Timer
 from raylog.actors.node_messages import LogOrder, LogSays
 from raylog.actors.partition.spec import LogSpec
@@ -43,6 +44,8 @@ EXISTING_SILENCE_S = 10.0
 NEW_SILENCE_S = 600.0
 # Until the name of an actor that was killed is free.
 GONE_TIMEOUT_S = 30.0
+# How long the process of an actor that was killed may take to end by itself.
+END_PATIENCE_S = 2.0
 # Between two questions: twice as long each time.
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.02, 1.0
 
@@ -95,28 +98,58 @@ class Effort:
 
 
 class Ending:
-    """Ends actors, and waits until their names are free."""
+    """Ends actors, and waits until their names are free, and their processes have ended."""
 
     def __init__(self, actors: LogActors, timer: Timer) -> None:
         self._actors = actors
         self._timer = timer
+        # Those that have not ended yet: once the name is free Ray does not tell them any more.
+        self._processes: dict[TopicPartition, LogProcess] = {}
 
-    def end(self, partition: TopicPartition, cancelled: threading.Event) -> None:
-        """End the actor for good. Raises NotLeader if its name is not free in time."""
-        deadline_s = self._timer.now_s() + GONE_TIMEOUT_S
+    def end(
+        self, partition: TopicPartition, cancelled: threading.Event, *, is_closed: bool = False
+    ) -> None:
+        """End the actor for good. Raises NotLeader if its name is not free in time.
+
+        ``is_closed``: it has closed its log. Else its process must end, too: one that stands still
+        would go on to write. It is ended at once where it has not ended after END_PATIENCE_S.
+        """
+        began_s = self._timer.now_s()
         delay_s = FIRST_DELAY_S
         while True:
             why = "its previous LogActor is still ending"
             try:
+                if not is_closed:
+                    self._remember(partition)
                 self._actors.kill(partition)
                 if not self._actors.is_there(partition):
-                    return
+                    process = self._still_running(partition, self._timer.now_s() - began_s)
+                    if process is None:
+                        return
+                    why = f"process {process.pid} of its previous LogActor has not ended"
             except (NotLeader, RequestTimedOut) as error:
                 why = error.problem
-            is_over = self._timer.now_s() >= deadline_s
+            is_over = self._timer.now_s() >= began_s + GONE_TIMEOUT_S
             if is_over or self._timer.wait(cancelled, delay_s):
                 raise NotLeader(str(partition), why)
             delay_s = min(2 * delay_s, LONGEST_DELAY_S)
+
+    def _remember(self, partition: TopicPartition) -> None:
+        process = self._actors.process(partition)
+        if process is not None:
+            self._processes[partition] = process
+
+    def _still_running(self, partition: TopicPartition, waited_s: float) -> LogProcess | None:
+        """The process of an actor that has no name any more; None once it has ended."""
+        process = self._processes.get(partition)
+        if process is None:
+            return None
+        if not self._actors.is_running(process):
+            del self._processes[partition]
+            return None
+        if waited_s >= END_PATIENCE_S:
+            self._actors.end_at_once(process)
+        return process
 
 
 class LogStart:

@@ -8,6 +8,7 @@ from raylog.actors.errors import ActorAway, NotLeader, WorkFailed
 from raylog.actors.messages import PartitionOffsets
 from raylog.actors.node.known_logs import KnownLogs
 from raylog.actors.node.log_actors import SAYS_TIMEOUT_S
+from raylog.actors.node.processes import LogProcess, end_at_once, is_running, process_at
 from raylog.actors.node_messages import LogOrder, LogSays
 from raylog.actors.partition.log_actor import LogActor
 from raylog.actors.partition.spec import LogSpec
@@ -15,6 +16,7 @@ from raylog.actors.runtime.calls import CALL_TIMEOUT_S, Call, gather
 from raylog.actors.runtime.handles import create, find, kill, running
 from raylog.actors.runtime.names import LOG, Node, log_actor_name
 from raylog.actors.runtime.nodes import alive_nodes, own_node
+from raylog.actors.runtime.ray_private import process_of
 from raylog.actors.runtime.stubs import LogActorStub, find_log_actor
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition, parse_folder
@@ -94,6 +96,19 @@ class RayLogActors:
 
     def is_there(self, partition: TopicPartition) -> bool:
         return find(log_actor_name(partition), self._namespace) is not None
+
+    def process(self, partition: TopicPartition) -> LogProcess | None:
+        actor = find(log_actor_name(partition), self._namespace)
+        where = None if actor is None else process_of(actor)
+        if where is None or where.node_id != self._node.node_id:
+            return None
+        return process_at(where.pid)
+
+    def is_running(self, process: LogProcess) -> bool:
+        return is_running(process)
+
+    def end_at_once(self, process: LogProcess) -> None:
+        end_at_once(process)
 
     def running(self) -> Set[TopicPartition]:
         names = [name for name in running(self._namespace) if name.startswith(LOG)]

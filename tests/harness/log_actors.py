@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from raylog.actors.control import LogId
 from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.messages import OpeningReport, PartitionOffsets
+from raylog.actors.node.processes import LogProcess
 from raylog.actors.node_messages import LifeState, LogOrder, LogSays
 from raylog.actors.partition.spec import LogSpec
 from raylog.storage.config import LogConfig
@@ -87,6 +88,9 @@ class FakeLogActors:
         self.next: list[Callable[[LogSpec], FakeLog]] = []
         # Those that do not end when they are killed.
         self.immortal: set[TopicPartition] = set()
+        # Those whose process does not end by itself; and whether it waits for a disk.
+        self.standing_still: set[TopicPartition] = set()
+        self.waits_for_disk = False
 
     def outliving(self) -> "FakeLogActors":
         """These actors for the next LogManager, where the one before has died.
@@ -163,6 +167,16 @@ class FakeLogActors:
 
     def is_there(self, partition: TopicPartition) -> bool:
         return partition in self.living
+
+    def process(self, partition: TopicPartition) -> LogProcess | None:
+        return LogProcess(4711, 1) if partition in self.standing_still else None
+
+    def is_running(self, process: LogProcess) -> bool:
+        return bool(self.standing_still)
+
+    def end_at_once(self, process: LogProcess) -> None:
+        if not self.waits_for_disk:
+            self.standing_still.clear()
 
     def running(self) -> set[TopicPartition]:
         return set(self.living)

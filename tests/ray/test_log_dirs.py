@@ -11,16 +11,18 @@ import pytest
 
 import raylog
 from raylog.actors.errors import InvalidRequest, NoLogDirs
-from raylog.actors.runtime.names import log_manager_name
+from raylog.actors.node.processes import is_running, process_at
+from raylog.actors.runtime.names import log_actor_name, log_manager_name
 from raylog.actors.runtime.nodes import own_node
 from raylog.cluster.broker import Broker
 from raylog.cluster.controller.stub import find_controller
 from raylog.storage.errors import DuplicateLogDir, LogDirOffline, LogDirTakenOffline
 from raylog.storage.files import RealFileSystem
 from raylog.storage.log_dir import LOCK_FILE
+from raylog.storage.names import TopicPartition
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
 from raylog.storage.testing.waiting import wait_for
-from tests.harness.faults import kill, pid_of, wait_for_another, wait_until
+from tests.harness.faults import hanging, kill, pid_of, wait_for_another, wait_until
 
 DEADLINE_S = 120.0  # of a machine that does much else
 
@@ -195,6 +197,23 @@ def test_a_dir_is_taken_offline_in_order_and_its_disk_can_be_swapped(cluster: Cl
     cluster.send(taken, b"after")
     assert cluster.values(taken) == [b"before", b"after"]
     assert cluster.broker.health() == []
+
+
+def test_a_dir_is_not_out_of_use_before_a_log_actor_that_hangs_has_ended(
+    cluster: Cluster,
+) -> None:
+    """Its process has the log's files open, and would go on to write when it wakes."""
+    _, path = cluster.dirs
+    taken = cluster.topic_in(path)
+    process = process_at(pid_of(cluster.broker, log_actor_name(TopicPartition(taken, 0))))
+    assert process is not None
+    with hanging(process.pid):
+        answer = cluster.broker.log_dir_offline(str(path))
+        assert not is_running(process)
+    assert (answer.waits_for, answer.was_clean) == ("", False)
+    (used,) = cluster.broker.log_dir_online(str(path), timeout_s=DEADLINE_S)
+    assert (used.state, used.serving) == ("online", 1)
+    assert cluster.values(taken) == [b"before"]
 
 
 def test_a_dir_that_cannot_be_spared_is_not_taken_offline(cluster: Cluster) -> None:

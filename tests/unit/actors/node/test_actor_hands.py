@@ -12,7 +12,7 @@ from raylog.actors.node.actor_hands import SETTLE_S, STARTS_AT_ONCE, ActorHands
 from raylog.actors.node.events import Event, Finished, Served
 from raylog.actors.node.instructions import Configure, EndLog, KillActor, StartLog
 from raylog.actors.node.log_actors import served_of
-from raylog.actors.node.log_start import NodeFacts
+from raylog.actors.node.log_start import END_PATIENCE_S, NodeFacts
 from raylog.actors.partition.spec import LogSpec
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptCheckpoint, LogMissing
@@ -164,6 +164,43 @@ def test_an_actor_that_does_not_end_is_an_error() -> None:
     node.actors.immortal.add(PARTITION)
     node.hands.carry_out(KillActor(token=1, partition=PARTITION))
     assert isinstance(node.finished().error, NotLeader)
+
+
+def test_a_process_that_stands_still_is_ended_after_a_while() -> None:
+    """Ray has let its name go. It would go on to write, to a disk that is taken out."""
+    node = Hands()
+    node.actors.living[PARTITION] = FakeLog(said=says(), is_silent=True)
+    node.actors.standing_still.add(PARTITION)
+    node.hands.carry_out(KillActor(token=1, partition=PARTITION))
+    assert node.finished() == Finished(token=1)
+    assert node.actors.standing_still == set()
+    assert node.timer.now_s() >= END_PATIENCE_S
+
+
+def test_a_process_that_cannot_be_ended_is_remembered_until_it_has_ended() -> None:
+    node = Hands()
+    node.actors.living[PARTITION] = FakeLog(said=says(), is_silent=True)
+    node.actors.standing_still.add(PARTITION)
+    node.actors.waits_for_disk = True
+    node.hands.carry_out(KillActor(token=1, partition=PARTITION))
+    error = node.finished().error
+    assert isinstance(error, NotLeader)
+    assert "process 4711 of its previous LogActor has not ended" in str(error)
+    assert PARTITION not in node.actors.living, "its name is free"
+    node.hands.carry_out(KillActor(token=2, partition=PARTITION))
+    assert isinstance(node.finished().error, NotLeader)
+    node.actors.standing_still.clear()
+    node.hands.carry_out(KillActor(token=3, partition=PARTITION))
+    assert node.finished() == Finished(token=3)
+
+
+def test_the_process_of_a_log_that_was_closed_is_not_waited_for() -> None:
+    node = Hands()
+    node.start()
+    node.finished()
+    node.actors.standing_still.add(PARTITION)
+    node.hands.carry_out(EndLog(token=3, log=ORDERS))
+    assert node.finished() == Finished(token=3)
 
 
 def test_a_kill_ends_an_opening_that_is_under_way() -> None:
