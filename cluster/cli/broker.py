@@ -133,7 +133,7 @@ def start(
         if apply:
             _apply(broker, given, compared)
         elif compared.changes:
-            typer.echo("nothing was changed: --apply gives the broker this config")
+            typer.echo(f"nothing was changed: {_next_step(compared)}")
             raise typer.Exit(1)
         return
     if apply:
@@ -179,6 +179,16 @@ def _compare(broker: "Broker", settings: dict[str, Any]) -> "AppliedConfig":
     else:
         typer.echo("the broker runs with this config; nothing differs")
     return compared
+
+
+def _next_step(compared: "AppliedConfig") -> str:
+    refused = [change.key for change in compared.changes if change.how == "refused"]
+    if not refused:
+        return "--apply gives the broker this config"
+    return (
+        f"--apply would be refused, since a living broker cannot change {', '.join(refused)}; give "
+        "the values of now, or stop the broker and start it with this config"
+    )
 
 
 def _apply(broker: "Broker", settings: dict[str, Any], compared: "AppliedConfig") -> None:

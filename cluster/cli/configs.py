@@ -105,7 +105,7 @@ def set_keys(
 
     If one key or value is invalid, nothing is changed. Where a partition does not obey the change
     within 22 seconds, for example because its process hangs, it is named, and the exit status is 1.
-    The broker's own keys are set when it starts.
+    The broker's own keys come from a config file: `raylog start --config FILE --apply`.
     """
     from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
 

@@ -362,7 +362,8 @@ class Judging:
                 for entry in self._desired.dirs.values()
                 if entry.state == state
             )
-            why = f"is not a log dir of a node; {state} are: {known or 'none'}"
+            whose = "a node" if command.node is None else f"node {short_key(command.node)}"
+            why = f"is not a log dir of {whose}; {state} are: {known or 'none'}"
             raise UnknownLogDir("log_dir", command.log_dir, why)
         if len(meant) > 1 and len({entry.node for entry in meant}) == 1:
             return self._in_place(command, meant)

@@ -266,6 +266,17 @@ def test_a_config_for_a_broker_that_runs_is_shown_and_applied(
     ]
 
 
+def test_a_config_that_a_living_broker_cannot_take_is_not_offered(
+    living: FakeBroker, config_file: str
+) -> None:
+    living.changes = (CHANGE, CHANGE._replace(key="log.dirs", how="refused"))
+    done = run_here("start", "--config", config_file)
+    assert done.returncode == 1
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("nothing was changed: --apply would be refused, since a living broker")
+    assert "cannot change log.dirs; give" in last
+
+
 def test_without_apply_it_is_only_shown_and_the_exit_status_says_that_it_differs(
     living: FakeBroker, config_file: str
 ) -> None:
