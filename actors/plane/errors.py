@@ -109,6 +109,19 @@ class AddressTaken(RaylogError):
     template = "cannot listen at {address}: {why}; end who listens there, or choose another address"
 
 
+class AnswerUnwritable(RaylogError):
+    """An answer has a value that its schema does not: raylog's own error, and no peer's."""
+
+    fields = ("api", "version", "why")
+    api: str
+    version: int
+    why: str
+    template = (
+        "raylog could not write its answer to {api} of version {version}: {why}; this is an error "
+        "of raylog, and not of the peer: please report it"
+    )
+
+
 class NotAcknowledged(RaylogError):
     """A producer that asks for no answer (``acks=0``) has sent what cannot be appended."""
 

@@ -34,9 +34,9 @@ from typing import Final, NamedTuple
 from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.connection import API_VERSIONS
 from raylog.actors.plane.apis.table import APIS, unsupported_version
-from raylog.actors.plane.errors import MalformedRequest, UnsupportedRequest
+from raylog.actors.plane.errors import AnswerUnwritable, MalformedRequest, UnsupportedRequest
 from raylog.storage.buffers import Buffer
-from raylog.storage.errors import InvalidRecord
+from raylog.storage.errors import InvalidRecord, UnwritableValue
 from raylog.storage.schemas.binary import ByteReader, ReadRules
 from raylog.storage.schemas.schema import schema
 from raylog.storage.schemas.types import Value
@@ -112,8 +112,11 @@ def read_body(request: Request) -> Value:
 
 
 def answer(request: Request, body: Value) -> bytes:
-    """The frame of an answer, with its size. Raises UnwritableValue."""
-    content = request.api.answer.write(body, request.version)
+    """The frame of an answer, with its size. Raises AnswerUnwritable."""
+    try:
+        content = request.api.answer.write(body, request.version)
+    except UnwritableValue as error:
+        raise AnswerUnwritable(request.api.name, request.version, str(error)) from error
     return answer_head(request, len(content)) + content
 
 

@@ -509,7 +509,10 @@ def test_the_disk_of_a_partition_is_told_with_its_size(
     client: Client, log: Partition, tmp_path: Path, version: int
 ) -> None:
     log.append(batch(5))
-    [told] = client.ask(DESCRIBE_LOG_DIRS, version, topics=None)["results"]
+    answer = client.ask(DESCRIBE_LOG_DIRS, version, topics=None)
+    [told] = answer["results"]
+    assert (answer["throttleTimeMs"], answer.get("errorCode", 0)) == (0, 0)
+    assert not told.get("isCordoned", False)
     part = {
         "partitionIndex": 0,
         "partitionSize": log.log.size_bytes,

@@ -11,7 +11,8 @@ from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.cluster import DESCRIBE_CLUSTER, METADATA
 from raylog.actors.plane.apis.connection import API_VERSIONS, SASL_HANDSHAKE
 from raylog.actors.plane.apis.records import PRODUCE
-from raylog.actors.plane.errors import MalformedRequest, UnsupportedRequest
+from raylog.actors.plane.errors import AnswerUnwritable, MalformedRequest, UnsupportedRequest
+from raylog.actors.plane.frames import Request, answer
 
 
 def header(api: Api, version: int, client: bytes = b"\0\1c", tags: str = "00") -> bytes:
@@ -173,3 +174,10 @@ def test_an_answer_of_a_flexible_version_has_tags_in_its_header_but_of_apiversio
     request = frames.parse(header(API_VERSIONS, 3) + bytes.fromhex("0261 0262 00"))
     value: dict[str, Any] = {"errorCode": 0, "apiKeys": [], "throttleTimeMs": 0}
     assert frames.answer(request, value) == bytes.fromhex("0000000c 00000007 0000 01 00000000 00")
+
+
+def test_an_answer_that_cannot_be_written_is_no_fault_of_the_peers() -> None:
+    request = Request(DESCRIBE_CLUSTER, 0, 1, "", memoryview(b""), 0)
+    with pytest.raises(AnswerUnwritable, match=r"DescribeCluster of version 0.*error of raylog"):
+        answer(request, {"errorCode": "not a number"})
+    assert AnswerUnwritable.code == -1

@@ -141,6 +141,7 @@ def test_what_cannot_be_made_says_why_and_the_others_are_made(
     told = {one["name"]: one for one in created(client, topic, new("good"))}
     refused = told[topic["name"]]
     assert (refused["errorCode"], refused["numPartitions"]) == (code, -1)
+    assert (refused["replicationFactor"], refused["configs"]) == (-1, [])
     assert words in refused["errorMessage"]
     assert told["good"]["errorCode"] == 0
     assert controller.lookups.list_topics() == ["good", "there"]
@@ -281,7 +282,9 @@ def test_a_broker_shows_its_config_and_lets_nobody_change_it(client: Client) -> 
     assert configs["num.partitions"]["synonyms"] == [
         {"name": "num.partitions", "value": "2", "source": 4}
     ]
-    assert (configs["log.dirs"]["value"], configs["log.dirs"]["configType"]) == ("/a1", 7)
+    types = {name: one["configType"] for name, one in configs.items()}
+    assert (configs["log.dirs"]["value"], types["log.dirs"]) == ("/a1", 7)
+    assert (types["listeners"], types["log.cleaner.io.buffer.load.factor"]) == (2, 6)
     assert all(one["readOnly"] and one["documentation"] for one in told["configs"])
     everybody = described(client, 4, "")
     assert (everybody["errorCode"], everybody["configs"]) == (0, [])
@@ -316,6 +319,7 @@ def test_all_configs_of_a_topic_are_replaced(client: Client, controller: Instant
     assert altered(client, "t", retention_ms="6")["errorMessage"] is None
     assert own("t").config == {"retention.ms": 6}
     assert altered(client, "t", retention_ms=None)["errorCode"] == 42
+    assert altered(client, "t", retention_ms="6", **{"retention.ms": "7"})["errorCode"] == 42
     assert altered(client, "t", no_such="1")["errorCode"] == 40
     assert altered(client, "nowhere")["errorCode"] == 3
     assert altered(client, "t")["errorCode"] == 0
