@@ -121,7 +121,9 @@ class Client:
         return api.answer.read(content[start:], version)
 
     def ask(self, api: Api, version: int, **body: Any) -> Value:
-        return self.receive(api, version, self.send(api, version, **body))
+        told: Value = self.receive(api, version, self.send(api, version, **body))
+        assert told.get("throttleTimeMs", 0) == 0, "nobody is throttled"
+        return told
 
     def send_raw(self, content: bytes) -> None:
         self._peer.sendall(content)

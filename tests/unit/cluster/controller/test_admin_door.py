@@ -319,7 +319,7 @@ def test_all_configs_of_a_topic_are_replaced(client: Client, controller: Instant
     assert altered(client, "t", retention_ms="6")["errorMessage"] is None
     assert own("t").config == {"retention.ms": 6}
     assert altered(client, "t", retention_ms=None)["errorCode"] == 42
-    assert altered(client, "t", retention_ms="6", **{"retention.ms": "7"})["errorCode"] == 42
+    assert altered(client, "t", False, retention_ms="6", **{"retention.ms": "7"})["errorCode"] == 42
     assert altered(client, "t", no_such="1")["errorCode"] == 40
     assert altered(client, "nowhere")["errorCode"] == 3
     assert altered(client, "t")["errorCode"] == 0
