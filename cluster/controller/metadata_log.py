@@ -56,7 +56,6 @@ from raylog.cluster.controller.snapshots import desired_of
 from raylog.storage.clock import Clock
 from raylog.storage.errors import (
     DiskFull,
-    FileGone,
     LogMissing,
     OutOfResources,
     RaylogError,
@@ -341,7 +340,6 @@ class MetadataLog:
         rows: Sequence[Any] = [(now_ms, None, encode(record), ()) for record in records]
         end = self._log.log_end_offset
         try:
-            self._check_there()
             self._log.append(encode_records(rows))
             self._log.flush()
         except StorageError as error:
@@ -353,12 +351,6 @@ class MetadataLog:
             if may_retry:  # as such it would say that nothing was written
                 self._failed = StorageError(self.folder, str(error))
             raise self._failed from error
-
-    def _check_there(self) -> None:
-        """Raise FileGone where somebody has taken the log away: no copy would have the records."""
-        active = self._log.segments[-1].path
-        if not self._fs.exists(active):
-            raise FileGone(active)
 
     def close(self) -> None:
         """Orderly end. Raises StorageError, with the folder unlocked all the same."""

@@ -27,7 +27,6 @@ from raylog.storage.buffers import Buffer
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     DiskFull,
-    FileGone,
     LogLocked,
     LogMissing,
     RaylogError,
@@ -305,23 +304,6 @@ def test_after_a_failed_fsync_nothing_is_retried_until_the_log_is_read_back(
     again = opened(fs)
     assert again.desired.topics == {}, "the page cache's copy does not count"
     again.append([ids(2000)])
-
-
-def test_what_would_be_written_to_a_log_that_was_taken_away_is_refused(
-    fs: MemoryFileSystem,
-) -> None:
-    """The open file would take it, and nobody could ever read it."""
-    log = opened(fs)
-    fs.rename(FOLDER, "/disk/log/elsewhere")
-    with pytest.raises(FileGone):
-        log.append([TOPIC])
-    fs.rename("/disk/log/elsewhere", FOLDER)
-    with pytest.raises(FileGone):  # the next Controller reads what is there
-        log.append([TOPIC])
-    log.close()
-    again = opened(fs)
-    assert again.desired.topics == {}
-    again.append([TOPIC])
 
 
 def test_nothing_is_begun_where_a_log_must_be(fs: MemoryFileSystem) -> None:
