@@ -17,11 +17,11 @@ from raylog.cluster.cli.common import (
     Format,
     Output,
     note,
-    path_given,
     show,
     show_json,
 )
 from raylog.cluster.cli.log import Compacted, Folders, ranges_of
+from raylog.cluster.cli.paths import path_given
 from raylog.storage.names import LOG_SUFFIX, aside_number
 from raylog.storage.shell import command
 

@@ -104,13 +104,6 @@ def in_short(message: str) -> str:
     return f"Ray: {sentence}; `raylog health` says whether anything is wrong"
 
 
-def path_given(value: str) -> str:
-    """A path that is given, as a callback of its argument. Raises BadParameter for an empty one."""
-    if not value:
-        raise typer.BadParameter("a path is empty; is a variable of your shell not set?")
-    return value
-
-
 def pairs(given: Sequence[str]) -> dict[str, str]:
     """``key=value`` arguments as a map."""
     split = [text.partition("=") for text in given]

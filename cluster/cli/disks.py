@@ -19,11 +19,11 @@ from raylog.cluster.cli.common import (
     note,
     note_not_serving,
     note_stopped,
-    path_given,
     show,
     show_json,
 )
 from raylog.cluster.cli.interrupts import told_if_interrupted
+from raylog.cluster.cli.paths import path_given
 from raylog.cluster.cli.waiting import log_dir_waits_for, told_while_waiting
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raylog.cluster.cli.common import path_given
+from raylog.cluster.cli.paths import path_given
 from raylog.storage.limits import MAX_INT
 from raylog.storage.shell import command
 
