@@ -99,7 +99,10 @@ class RayLogActors:
 
     def process(self, partition: TopicPartition) -> LogProcess | None:
         actor = find(log_actor_name(partition), self._namespace)
-        where = None if actor is None else process_of(actor)
+        try:
+            where = None if actor is None else process_of(actor)
+        except Exception as error:  # whatever Ray raises while its head is away
+            raise NotLeader(str(partition), f"Ray does not tell its process: {error}") from error
         if where is None or where.node_id != self._node.node_id:
             return None
         return process_at(where.pid)

@@ -67,6 +67,8 @@ Answer = TypeVar("Answer")
 
 # Upkeep and metrics of a partition that is busy; one that is idle rests until something is due.
 UPKEEP_INTERVAL_S = 1.0
+# Between two questions where to listen, twice as long each time: it may be told to listen nowhere.
+FIRST_ASK_PAUSE_MS, LONGEST_ASK_PAUSE_MS = 1_000, 60_000
 # Between two looks at who else has this node's label, where Ray's head does not answer.
 PLACE_INTERVAL_S = 1.0
 
@@ -154,6 +156,7 @@ class LivingLog:
         # Without a LogManager nobody knows a newer config, nor a node that could be a wrong one.
         self._must_ask = process.is_restart and bool(spec.node)
         self._is_place_known = not process.is_restart
+        self._next_ask_ms, self._ask_pause_ms = 0, FIRST_ASK_PAUSE_MS
         self._removals = threading.BoundedSemaphore(REMOVALS_AT_ONCE)
         self._next_export_ms, self._is_exported = 0, False
         self.opened: OpenedLog | None = None
@@ -397,11 +400,15 @@ class LivingLog:
 
     def _listen(self) -> None:
         """Listen for clients, if it does not do so yet, and have its LogManager know that."""
-        if self._sockets is None or self._sockets.port:
+        now_ms = self._clock.now_ms()
+        if self._sockets is None or self._sockets.port or now_ms < self._next_ask_ms:
             return
         self._sockets.keep_up(self._endpoint)
         if self._sockets.port:
             self._manager.say(self.says())
+            return
+        self._next_ask_ms = now_ms + self._ask_pause_ms
+        self._ask_pause_ms = min(2 * self._ask_pause_ms, LONGEST_ASK_PAUSE_MS)
 
     def _try_to_open(self, order: LogOrder) -> Event:
         """Open the log; returns what came of it."""

@@ -8,7 +8,6 @@ answered with the reason: a client that asks again is right, and one that gives 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
-from uuid import UUID
 
 from raylog.actors.errors import ActorAway, BrokerNotFound, NeededActorAway
 from raylog.actors.plane.apis.api import Api
@@ -19,6 +18,7 @@ from raylog.actors.plane.apis.configs import (
 )
 from raylog.actors.plane.apis.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from raylog.actors.plane.codes import NOT_CONTROLLER, REQUEST_TIMED_OUT, code_of
+from raylog.actors.plane.describing import NO_ID
 from raylog.storage.errors import RaylogError
 from raylog.storage.schemas.types import Value
 
@@ -26,7 +26,6 @@ from raylog.storage.schemas.types import Value
 TIMEOUT_S: Final = 30.0
 # No client waits longer; a request that says more is answered after this.
 MAX_TIMEOUT_S: Final = 600.0
-NO_ID: Final = UUID(int=0)
 FIRST_WITH_TOPIC_STRUCTS: Final = 6  # of DeleteTopics
 
 

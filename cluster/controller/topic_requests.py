@@ -15,7 +15,6 @@ from uuid import UUID
 
 from raylog.actors.plane.admin import (
     FIRST_WITH_TOPIC_STRUCTS,
-    NO_ID,
     Fault,
     fault_of,
     topic_not_made,
@@ -27,6 +26,7 @@ from raylog.actors.plane.codes import (
     INVALID_REQUEST,
     UNKNOWN_TOPIC_ID,
 )
+from raylog.actors.plane.describing import NO_ID
 from raylog.cluster.controller.asking import Commanding, Lookups
 from raylog.cluster.controller.config_requests import source_of, text_of
 from raylog.cluster.controller.settings import topic_entries

@@ -398,6 +398,21 @@ def test_it_asks_where_to_listen_as_soon_as_it_serves(first: FakeLogActor) -> No
     assert [(says.state, says.port) for says in first.manager.said] == [("serving", 19_099)]
 
 
+def test_it_asks_less_and_less_often_where_nobody_knows(
+    first: FakeLogActor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without ``listeners`` that stays so, and each question is a call to its LogManager."""
+    asked: list[int] = []
+    monkeypatch.setattr(first.manager, "endpoint", lambda: asked.append(1))
+    first.run()
+    for _ in range(60):
+        first.tick(1_000)
+    assert len(asked) == 6, "at 0, 1, 3, 7, 15 and 31 s"
+    for _ in range(60):
+        first.tick(60_000)
+    assert len(asked) == 6 + 60, "once a minute"
+
+
 def test_its_sockets_are_counted_with_its_other_metrics(first: FakeLogActor) -> None:
     first.run()
     first.tick()
