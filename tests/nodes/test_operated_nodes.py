@@ -117,7 +117,7 @@ def test_one_node_is_stopped_and_started_while_the_others_serve(broker: Broker, 
         refused = producer.send("t", b"in vain", partition=away[0])
         with pytest.raises(ProduceFailed, match="raylog node start one"):
             refused.result()
-    assert broker.health() == []
+    wait_for(lambda: broker.health() == [], 30, "nothing is wrong")
     (note,) = notes(gather_facts(NAMESPACE))
     assert (note.severity, note.subject) == ("info", "node one")
 

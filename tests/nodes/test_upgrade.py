@@ -159,7 +159,7 @@ def test_nodes_go_to_a_newer_release_one_by_one_while_a_producer_goes_on(
     found = list(broker.consumer("t", from_="earliest", to="latest"))
     values = {(record.partition, record.value) for record in found}
     assert len(found) == len(values) == len(receipts), "each record is there once"
-    assert broker.health() == [], "no node obeys an old config, and nothing else is wrong"
+    wait_for(lambda: broker.health() == [], 60, "no node obeys an old config, nothing is wrong")
     reports = [status.report for status in broker.status()]
     assert all(report.totals == () for report in reports), "nothing had to be mended"
 

@@ -78,7 +78,7 @@ def test_what_recovery_set_aside_is_told_and_a_command_brings_it_back(
     assert again.stop()
     assert run_here("log", "aside", "drop", str(folder), ASIDE, "--yes").returncode == 0
     last = raylog.start([log_dir], namespace=namespace)
-    assert last.health() == []
+    wait_for(lambda: last.health() == [], 60, "nothing is wrong")
     assert last.stop()
 
 
@@ -134,7 +134,7 @@ def test_a_log_that_is_refused_after_an_orderly_stop_stays_refused_until_it_is_m
     renamed.rename(folder / FILE)
     last = raylog.start([log_dir], namespace=namespace)
     assert values(last) == list(range(BATCHES))
-    assert last.health() == []
+    wait_for(lambda: last.health() == [], 60, "nothing is wrong")
     assert last.stop()
 
 
