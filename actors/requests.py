@@ -64,8 +64,9 @@ class ProduceAnswer(NamedTuple):
     base_offset: int
     log_append_time: int  # ms, -1 unless the topic stamps records itself
     log_start_offset: int
-    leader_epoch: int
-    is_duplicate: bool
+    # What an answer by socket does not tell: Kafka's has no such fields.
+    leader_epoch: int = NO_EPOCH
+    is_duplicate: bool = False
 
     def encode(self) -> bytes:
         return _ANSWER.pack(*self)

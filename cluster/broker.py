@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from raylog.cluster.admin import Admin
     from raylog.cluster.client.consumer import AsyncConsumer, Consumer
     from raylog.cluster.client.consumer.places import Places
+    from raylog.cluster.client.local_connection import LocalConnection
     from raylog.cluster.client.producer import AsyncProducer, Producer
     from raylog.cluster.client.ray_connection import RayConnection
     from raylog.cluster.health.facts import Finding
@@ -142,6 +143,7 @@ class Broker:
         # what the Controller is asked and has not answered yet
         self._explanations: dict[TopicPartition, Call[RaylogError | None]] = {}
         self._connection: RayConnection | None = None
+        self._client_connection: LocalConnection | None = None
 
     def __reduce__(self) -> Any:
         address = self._address or (own_address() if is_connected() else None)
@@ -471,7 +473,7 @@ class Broker:
         """
         from raylog.cluster.client.producer import Producer
 
-        return Producer(self.connection(), config, **more)
+        return Producer(self.client_connection(), config, **more)
 
     def async_producer(
         self, config: Mapping[str, Any] | None = None, /, **more: Any
@@ -479,7 +481,7 @@ class Broker:
         """A producer for asyncio, with the same settings; use it with ``async with``."""
         from raylog.cluster.client.producer import AsyncProducer
 
-        return AsyncProducer(self.connection(), config, **more)
+        return AsyncProducer(self.client_connection(), config, **more)
 
     def consumer(self, *topics: str, **config: Any) -> "Consumer":
         """A consumer of all partitions of ``topics``.
@@ -488,13 +490,13 @@ class Broker:
         """
         from raylog.cluster.client.consumer import Consumer
 
-        return Consumer(self.connection(), *topics, **config)
+        return Consumer(self.client_connection(), *topics, **config)
 
     def async_consumer(self, *topics: str, **config: Any) -> "AsyncConsumer":
         """As :meth:`consumer`, for asyncio: ``async with`` it, and ``async for``."""
         from raylog.cluster.client.consumer import AsyncConsumer
 
-        return AsyncConsumer(self.connection(), *topics, **config)
+        return AsyncConsumer(self.client_connection(), *topics, **config)
 
     def read_table(
         self,
@@ -519,12 +521,20 @@ class Broker:
         return Admin(self.connection())
 
     def connection(self) -> "RayConnection":
-        """What this object's clients stand on; one for all of them."""
+        """What this object's commands stand on: Ray calls."""
         if self._connection is None:
             from raylog.cluster.client.ray_connection import RayConnection
 
             self._connection = RayConnection(self.namespace, self._address)
         return self._connection
+
+    def client_connection(self) -> "LocalConnection":
+        """What this object's producers and consumers stand on; one for all of them."""
+        if self._client_connection is None:
+            from raylog.cluster.client.local_connection import LocalConnection
+
+            self._client_connection = LocalConnection(self.connection())
+        return self._client_connection
 
     # -- the broker --------------------------------------------------------------------------------
 

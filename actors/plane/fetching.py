@@ -29,7 +29,8 @@ from raylog.actors.plane.frames import Request
 from raylog.actors.plane.hosts import Host, Hosts, epoch_error
 from raylog.actors.plane.hot.fetch import FetchBody, PartitionFetch, read_fetch
 from raylog.actors.plane.hot.fetch_answer import FetchedPartition, fetch_answer
-from raylog.actors.plane.hot.parts import Topic
+from raylog.actors.plane.hot.parts import Tags, Topic
+from raylog.actors.plane.own_clients import bounds_tags, error_tags
 from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.sending import FileRange, Piece
 from raylog.storage.buffers import Buffer
@@ -56,6 +57,7 @@ class Found(NamedTuple):
     error_code: int
     read: LogRead | None
     seen_bytes: int  # readable before the look: what is appended later wakes who waits
+    more_tags: Tags | None = None
 
 
 def fetch(
@@ -69,7 +71,7 @@ def fetch(
     refused = _refused(body)
     if refused:
         return fetch_answer(request, [], refused)
-    return fetch_answer(request, _Fetch(body, hosts, parking, now_s).run())
+    return fetch_answer(request, _Fetch(request, body, hosts, parking, now_s).run())
 
 
 def _refused(body: FetchBody) -> int:
@@ -84,8 +86,14 @@ class _Fetch:
     """One request, from its first look to its answer."""
 
     def __init__(
-        self, body: FetchBody, hosts: Hosts, parking: Parking, now_s: Callable[[], float]
+        self,
+        request: Request,
+        body: FetchBody,
+        hosts: Hosts,
+        parking: Parking,
+        now_s: Callable[[], float],
     ) -> None:
+        self._request = request
         self._body, self._hosts, self._parking, self._now_s = body, hosts, parking, now_s
         self._isolation: Isolation = (
             COMMITTED if body.isolation == _READ_COMMITTED else "high_watermark"
@@ -143,7 +151,7 @@ class _Fetch:
                 asked.offset, most_bytes, self._isolation, asked.last_fetched_epoch
             )
         except RaylogError as error:
-            return Found(asked, host, code_of(error), None, 0)
+            return Found(asked, host, code_of(error), None, 0, error_tags(self._request, error))
         if not is_first and read.size_bytes > most_bytes:
             read = read._replace(file=None, size_bytes=0)
         return Found(asked, host, 0, read, seen_bytes)
@@ -189,11 +197,12 @@ class _Fetch:
     def _answered(self, found: Found) -> FetchedPartition:
         read = found.read
         if read is None:
-            return _failed(found.asked.partition, found.error_code)
+            return _failed(found.asked.partition, found.error_code, found.more_tags)
         try:
             records = _records(read)
         except RaylogError as error:
-            return _failed(found.asked.partition, code_of(error))
+            tags = error_tags(self._request, error)
+            return _failed(found.asked.partition, code_of(error), tags)
         return FetchedPartition(
             partition=found.asked.partition,
             error_code=0,
@@ -203,6 +212,7 @@ class _Fetch:
             aborted=read.aborted if self._isolation == COMMITTED else None,
             records=records,
             diverging=read.diverging,
+            more_tags=bounds_tags(self._request, read),
         )
 
 
@@ -228,7 +238,14 @@ def _records(read: LogRead) -> Buffer | FileRange:
     return read.read()
 
 
-def _failed(index: int, error_code: int) -> FetchedPartition:
+def _failed(index: int, error_code: int, more_tags: Tags | None) -> FetchedPartition:
     return FetchedPartition(
-        index, error_code, _NO_OFFSET, _NO_OFFSET, _NO_OFFSET, None, _NO_RECORDS
+        index,
+        error_code,
+        _NO_OFFSET,
+        _NO_OFFSET,
+        _NO_OFFSET,
+        None,
+        _NO_RECORDS,
+        more_tags=more_tags,
     )

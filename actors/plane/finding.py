@@ -20,6 +20,7 @@ from raylog.actors.plane.codes import INVALID_REQUEST, UNSUPPORTED_VERSION, code
 from raylog.actors.plane.frames import Request, answer, read_body
 from raylog.actors.plane.hosts import Hosts, epoch_error
 from raylog.actors.plane.hot.parts import NO_TOPIC_ID
+from raylog.actors.plane.own_clients import error_tags
 from raylog.storage.errors import RaylogError
 from raylog.storage.readable import (
     COMMITTED,
@@ -31,7 +32,7 @@ from raylog.storage.readable import (
     MAX_TIMESTAMP,
     Isolation,
 )
-from raylog.storage.schemas.types import Value
+from raylog.storage.schemas.types import UNKNOWN_TAGS, Value
 from raylog.storage.state.epochs import NO_EPOCH
 
 DEBUGGING: Final = -2  # the replica id of who sees to the log's end
@@ -81,7 +82,7 @@ def _offset(request: Request, hosts: Hosts, body: Value, name: str, part: Value)
     try:
         place = partition.offset_for_timestamp(timestamp, _isolation(body))
     except RaylogError as error:
-        return {"errorCode": code_of(error)}
+        return {"errorCode": code_of(error), UNKNOWN_TAGS: error_tags(request, error)}
     if place is None:
         return {}
     found: Value = {"timestamp": place.timestamp, "offset": place.offset}

@@ -20,6 +20,7 @@ from raylog.actors.plane.hot.produce import (
     produce_answer,
     read_produce,
 )
+from raylog.actors.plane.own_clients import error_tags
 from raylog.storage.errors import RaylogError
 from raylog.storage.records.layout import HEADER_SIZE
 
@@ -32,7 +33,9 @@ def produce(request: Request, hosts: Hosts) -> bytes | None:
     body = read_produce(request)
     topics = [
         Topic(
-            topic.name, topic.topic_id, [_append(body, topic, p, hosts) for p in topic.partitions]
+            topic.name,
+            topic.topic_id,
+            [_append(request, body, topic, p, hosts) for p in topic.partitions],
         )
         for topic in body.topics
     ]
@@ -46,7 +49,11 @@ def produce(request: Request, hosts: Hosts) -> bytes | None:
 
 
 def _append(
-    body: ProduceBody, topic: Topic[PartitionRecords], part: PartitionRecords, hosts: Hosts
+    request: Request,
+    body: ProduceBody,
+    topic: Topic[PartitionRecords],
+    part: PartitionRecords,
+    hosts: Hosts,
 ) -> ProducedPartition:
     if body.acks not in (NO_ANSWER, OF_THE_LEADER, OF_ALL):
         return ProducedPartition(part.partition, INVALID_REQUIRED_ACKS, _NO_OFFSET)
@@ -58,7 +65,7 @@ def _append(
     try:
         result = host.partition.append_admitted(part.records)
     except RaylogError as error:
-        return _refused(host, error)
+        return _refused(request, host, error)
     return ProducedPartition(
         part.partition,
         0,
@@ -68,11 +75,12 @@ def _append(
     )
 
 
-def _refused(host: Host, error: RaylogError) -> ProducedPartition:
+def _refused(request: Request, host: Host, error: RaylogError) -> ProducedPartition:
     return ProducedPartition(
         partition=host.number,
         error_code=code_of(error),
         base_offset=_NO_OFFSET,
         log_start_offset=host.partition.log.log_start_offset,
         error_message=str(error),
+        more_tags=error_tags(request, error),
     )

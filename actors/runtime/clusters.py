@@ -72,6 +72,11 @@ def _note_fork() -> None:
 os.register_at_fork(after_in_child=_note_fork)
 
 
+def is_forked() -> bool:
+    """Whether this process was forked off from one that was connected."""
+    return _is_forked
+
+
 def check_not_forked() -> None:
     """Raise ForkedProcess where Ray's calls would hang, since its threads are in the parent."""
     if _is_forked:

@@ -110,7 +110,7 @@ def consume(
     wanted = _range(from_, last, to, exit_)
     line = _printer(format_, with_key, null_value)
     pattern = _pattern(topics)
-    connection = connected(address, namespace).connection()
+    connection = connected(address, namespace).client_connection()
     is_bounded = wanted.end is not None
     with (
         Interrupts() as interrupts,

@@ -1,10 +1,11 @@
 """What clients stand on: Kafka's requests to a cluster, each with a deadline and a future.
 
-One request goes to one partition, since each partition's LogActor is what Kafka calls a broker.
-Ray calls are the first implementation (``ray_connection.py``); the socket will be another, under
-the same clients. A future fails with raylog's errors, each with Kafka's code. What is asked carries
-the topic's id: a client that knows a topic which was deleted and made again is refused by name,
-with UnknownTopicId, and never writes into, or reads from, the new one.
+One request goes to one partition, since each partition's LogActor is what Kafka calls a broker. Two
+implementations stand under the same clients: Ray calls (``ray_connection.py``), and sockets for the
+partitions of this machine (``local_connection.py``). A future fails with raylog's errors, each with
+Kafka's code. What is asked carries the topic's id: a client that knows a topic which was deleted
+and made again is refused by name, with UnknownTopicId, and never writes into, or reads from, the
+new one.
 
 No call waits, and none raises: what is wrong is in the future. Futures end in any thread; whoever
 adds a callback does little in it.
@@ -58,6 +59,7 @@ class TopicMetadata(NamedTuple):
     topic_id: str
     partitions: tuple[PartitionMetadata, ...]
     max_message_bytes: int
+    cluster_id: str = ""  # empty: not told, by a Controller of an older release
 
 
 class FetchAnswer(Protocol):

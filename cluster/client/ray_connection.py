@@ -13,7 +13,7 @@ What Ray asks of it:
 
 A fetch tells which node it comes from. On the partition's own node it is answered with where the
 batches lie, and ``FetchAnswer.read`` reads the segment's file. The bytes are the caller's for as
-long as it refers to them; their buffer is used again after that (``segment_files.py``).
+long as it refers to them; their buffer is used again after that (``buffers.py``).
 """
 
 import os
@@ -31,6 +31,7 @@ from raylog.actors.runtime.clusters import check_not_forked
 from raylog.actors.runtime.nodes import own_node_id
 from raylog.actors.runtime.stubs import LogActorStub
 from raylog.cluster.client.background import Background, Work
+from raylog.cluster.client.buffers import Buffers
 from raylog.cluster.client.commanding import PATIENCE_S, Command, Commanding
 from raylog.cluster.client.connection import (
     FetchAnswer,
@@ -61,7 +62,8 @@ MOST_FETCHES_BY_CALL = 1024
 
 _BACKGROUND = Background()
 _DEADLINES = Deadlines()
-_FILES = SegmentFiles()
+BUFFERS = Buffers()
+_FILES = SegmentFiles(BUFFERS)
 # A process that is forked off has none of its parent's threads.
 os.register_at_fork(after_in_child=_BACKGROUND.start_anew)
 os.register_at_fork(after_in_child=_DEADLINES.start_anew)

@@ -233,6 +233,7 @@ def topic_metadata(snapshot: Snapshot, name: str, defaults: LogConfig) -> TopicM
         topic_id=topic.topic_id,
         partitions=partitions,
         max_message_bytes=config.max_message_bytes,
+        cluster_id=snapshot.desired.cluster_id,
     )
 
 

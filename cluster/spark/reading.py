@@ -67,7 +67,7 @@ def read(options: Options, wanted: Range, columns: Sequence[str]) -> Iterator[pa
     """The records of a range as Spark's columns."""
     from raylog.cluster.client.consumer.ranges import read_range
 
-    connection, most = broker_of(options).connection(), options.max_bytes_per_batch
+    connection, most = broker_of(options).client_connection(), options.max_bytes_per_batch
 
     def fetch(topic: str, partition: int, start: int, end: int) -> Iterable[pa.RecordBatch]:
         return read_range(connection, topic, partition, start, end, max_bytes=most)

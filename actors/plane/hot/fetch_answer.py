@@ -30,6 +30,7 @@ from raylog.actors.plane.hot.parts import (
     NO_TAGS,
     Endpoint,
     Leader,
+    Tags,
     Topic,
     compact_size,
     compact_string,
@@ -38,6 +39,7 @@ from raylog.actors.plane.hot.parts import (
 from raylog.actors.plane.sending import FileRange, Piece
 from raylog.storage.buffers import Buffer
 from raylog.storage.indexes.transaction_index import AbortedTransaction
+from raylog.storage.schemas.binary import put_unsigned
 from raylog.storage.state.epochs import EpochEnd
 
 
@@ -58,6 +60,7 @@ class FetchedPartition(NamedTuple):
     preferred_replica: int = -1
     diverging: EpochEnd | None = None
     current_leader: Leader | None = None
+    more_tags: Tags | None = None  # of flexible versions: ``own_clients.py``
 
 
 _INT16: Final = Struct(">h")
@@ -167,7 +170,8 @@ def _compact_aborted(aborted: Sequence[AbortedTransaction] | None) -> bytes:
 
 
 def _partition_tags(part: FetchedPartition) -> bytes:
-    if part.diverging is None and part.current_leader is None:
+    more_tags = part.more_tags or {}
+    if part.diverging is None and part.current_leader is None and not more_tags:
         return NO_TAGS
     fields = []
     if part.diverging is not None:
@@ -176,7 +180,15 @@ def _partition_tags(part: FetchedPartition) -> bytes:
     if part.current_leader is not None:
         node_id, epoch = part.current_leader
         fields.append(_LEADER.pack(_LEADER_TAG, _LEADER_BYTES, node_id, epoch, 0))
+    fields += (_tagged(tag, content) for tag, content in sorted(more_tags.items()))
     return b"".join((bytes((len(fields),)), *fields))
+
+
+def _tagged(tag: int, content: bytes) -> bytes:
+    out = bytearray()
+    put_unsigned(out, tag)
+    put_unsigned(out, len(content))
+    return bytes(out + content)
 
 
 def _answer_tags(endpoints: Sequence[Endpoint], version: int) -> bytes:

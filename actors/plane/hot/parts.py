@@ -4,7 +4,8 @@ Up to version 12 of both requests a topic is named, and since version 13 it has 
 id stays 16 bytes here: a partition knows its own and compares bytes.
 """
 
-from typing import Final, Generic, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from raylog.storage.schemas.binary import put_unsigned
@@ -18,6 +19,8 @@ ONE_BYTE: Final = 0x80
 NO_TAGS: Final = b"\0"
 
 Part = TypeVar("Part")
+# Tagged fields that the schemas do not know, and their bytes: ``own_clients.py``.
+Tags: TypeAlias = Mapping[int, bytes]
 
 
 class Topic(NamedTuple, Generic[Part]):

@@ -31,6 +31,7 @@ from raylog.actors.plane.hot.parts import (
     ONE_BYTE,
     Endpoint,
     Leader,
+    Tags,
     Topic,
     compact_size,
     compact_string,
@@ -38,7 +39,7 @@ from raylog.actors.plane.hot.parts import (
     leader_value,
     topic_value,
 )
-from raylog.storage.schemas.types import Value
+from raylog.storage.schemas.types import UNKNOWN_TAGS, Value
 
 _OLD_HEAD: Final = Struct(">hhii")  # transactional id, acks, timeout, topics
 _OLD_PARTITION: Final = Struct(">ii")  # index, length
@@ -185,6 +186,7 @@ class ProducedPartition(NamedTuple):
     record_errors: Sequence[tuple[int, str | None]] = ()  # index in the batch, and why
     error_message: str | None = None
     current_leader: Leader | None = None
+    more_tags: Tags | None = None  # of flexible versions: ``own_clients.py``
 
 
 # By version: index, error, base offset, log append time, and what follows up to the end of the
@@ -212,22 +214,30 @@ def produce_answer(
     write = _compact_answer if request.api.is_flexible(request.version) else _old_answer
     body = None if endpoints else write(topics, request.version)
     if body is None:
-        return answer(request, _answer_value(topics, endpoints))
+        return answer(request, _answer_value(request, topics, endpoints))
     return answer_head(request, len(body)) + body
 
 
 def _is_rare(part: ProducedPartition) -> bool:
-    return bool(part.record_errors or part.error_message is not None or part.current_leader)
+    return bool(
+        part.record_errors
+        or part.error_message is not None
+        or part.current_leader
+        or part.more_tags
+    )
 
 
 def _answer_value(
-    topics: Sequence[Topic[ProducedPartition]], endpoints: Sequence[Endpoint]
+    request: Request, topics: Sequence[Topic[ProducedPartition]], endpoints: Sequence[Endpoint]
 ) -> Value:
     return {
         "responses": [
             {
                 **topic_value(topic, "name"),
-                "partitionResponses": [_partition_value(part) for part in topic.partitions],
+                "partitionResponses": [
+                    _partition_value(part, request.api.is_flexible(request.version))
+                    for part in topic.partitions
+                ],
             }
             for topic in topics
         ],
@@ -236,8 +246,10 @@ def _answer_value(
     }
 
 
-def _partition_value(part: ProducedPartition) -> Value:
+def _partition_value(part: ProducedPartition, is_flexible: bool) -> Value:
+    more = {UNKNOWN_TAGS: part.more_tags} if is_flexible and part.more_tags else {}
     return {
+        **more,
         "index": part.partition,
         "errorCode": part.error_code,
         "baseOffset": part.base_offset,

@@ -16,9 +16,11 @@ from raylog.actors.plane.apis.records import FETCH, PRODUCE
 from raylog.actors.plane.hot.fetch_answer import FetchedPartition, fetch_answer
 from raylog.actors.plane.hot.parts import NO_TOPIC_ID, Endpoint, Leader, Topic
 from raylog.actors.plane.hot.produce import ProducedPartition, produce_answer
+from raylog.actors.plane.own_clients import BOUNDS_TAG, ERROR_TAG
 from raylog.actors.plane.sending import FileRange, Piece
 from raylog.storage.descriptors import Descriptor
 from raylog.storage.indexes.transaction_index import AbortedTransaction
+from raylog.storage.schemas.types import UNKNOWN_TAGS
 from raylog.storage.state.epochs import EpochEnd
 from tests.unit.actors.plane.bodies import request_of
 from tests.unit.actors.plane.hot_values import FETCHED, PRODUCED
@@ -30,6 +32,9 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 LEADERS = st.builds(Leader, st.integers(0, 2**31 - 1), INT32)
 ENDPOINTS = st.lists(st.builds(Endpoint, INT32, TEXTS, INT32, st.none() | TEXTS), max_size=2)
+MORE_TAGS = st.none() | st.dictionaries(
+    st.sampled_from([ERROR_TAG, BOUNDS_TAG]), st.binary(max_size=200), max_size=2
+)
 PRODUCED_PARTITIONS = st.builds(
     ProducedPartition,
     partition=INT32,
@@ -40,6 +45,7 @@ PRODUCED_PARTITIONS = st.builds(
     record_errors=st.just(()) | st.lists(st.tuples(INT32, st.none() | TEXTS), max_size=2),
     error_message=st.none() | TEXTS,
     current_leader=st.none() | LEADERS,
+    more_tags=MORE_TAGS,
 )
 FETCHED_PARTITIONS = st.builds(
     FetchedPartition,
@@ -54,6 +60,7 @@ FETCHED_PARTITIONS = st.builds(
     preferred_replica=INT32,
     diverging=st.none() | st.builds(EpochEnd, st.integers(0, 2**31 - 1), INT64),
     current_leader=st.none() | LEADERS,
+    more_tags=MORE_TAGS,
 )
 
 
@@ -76,7 +83,13 @@ def endpoint_values(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
     ]
 
 
-def produced_value(answered: list[Any], endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+def more_tags(version: int, flexible: int, part: Any) -> dict[str, Any]:
+    return {UNKNOWN_TAGS: part.more_tags or {}} if version >= flexible else {}
+
+
+def produced_value(
+    version: int, answered: list[Any], endpoints: Sequence[Endpoint]
+) -> dict[str, Any]:
     return {
         "responses": [
             {
@@ -84,6 +97,7 @@ def produced_value(answered: list[Any], endpoints: Sequence[Endpoint]) -> dict[s
                 "topicId": uuid.UUID(bytes=topic.topic_id),
                 "partitionResponses": [
                     {
+                        **more_tags(version, PRODUCE.flexible_version, part),
                         "index": part.partition,
                         "errorCode": part.error_code,
                         "baseOffset": part.base_offset,
@@ -136,6 +150,7 @@ def fetched_partition(version: int, part: FetchedPartition) -> dict[str, Any]:
         ]
     )
     return {
+        **more_tags(version, FETCH.flexible_version, part),
         "partitionIndex": part.partition,
         "errorCode": part.error_code,
         "highWatermark": part.high_watermark,
@@ -166,7 +181,7 @@ def test_a_produce_answer_is_what_the_schema_writes(version: int, data: st.DataO
     answered = data.draw(topics(version, PRODUCED_PARTITIONS))
     endpoints = data.draw(ENDPOINTS)
     request = request_of(PRODUCE, version)
-    expected = frames.answer(request, produced_value(answered, endpoints))
+    expected = frames.answer(request, produced_value(version, answered, endpoints))
     assert produce_answer(request, answered, endpoints) == expected
 
 
@@ -193,7 +208,8 @@ def test_counts_and_names_of_more_than_one_byte(version: int, name: str, count: 
     topic.partitions.extend(ProducedPartition(index, 0, index) for index in range(count))
     request = request_of(PRODUCE, version)
     answered = [topic] * count
-    assert produce_answer(request, answered) == frames.answer(request, produced_value(answered, ()))
+    value = produced_value(version, answered, ())
+    assert produce_answer(request, answered) == frames.answer(request, value)
 
 
 def partition_of(records: Any, **fields: Any) -> FetchedPartition:

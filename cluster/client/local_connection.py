@@ -1,0 +1,213 @@
+"""A connection that goes by socket to the LogActors of this machine, and by Ray to the others.
+
+A Ray call takes the better part of a millisecond, and a socket a tenth of it. The name of a
+partition's socket is known (``plane/addresses.py``), so nobody is asked for it: a request either
+finds its socket at once, or goes by Ray, which also knows why nobody serves. What concerns the
+cluster goes to the Controller, by Ray; its answers tell the cluster's id, which is in the names.
+
+A socket that does not answer in time is avoided for a while: its process may hang, and Ray may have
+begun another.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from raylog.actors.errors import ActorAway, RequestTimedOut
+from raylog.actors.runtime.clusters import is_forked
+from raylog.cluster.client.connection import (
+    FetchAnswer,
+    FetchRequest,
+    OffsetAnswer,
+    OffsetRequest,
+    ProduceAnswer,
+    ProduceRequest,
+    TopicMetadata,
+)
+from raylog.cluster.client.deadlines import end, fail
+from raylog.cluster.client.ray_connection import BUFFERS, RayConnection
+from raylog.cluster.client.sockets import wire
+from raylog.cluster.client.sockets.channel import Channel
+from raylog.cluster.client.sockets.local_logs import Key, LocalLogs
+from raylog.cluster.client.sockets.reactor import Reactor
+from raylog.storage.buffers import Buffer
+from raylog.storage.errors import RaylogError
+from raylog.storage.names import TopicPartition
+
+# A socket that did not answer in time is not used for so long.
+AVOID_S: Final = 10.0
+
+_REACTOR: Final = Reactor()
+# A process that is forked off has none of its parent's threads.
+os.register_at_fork(after_in_child=_REACTOR.start_anew)
+
+Request: TypeAlias = ProduceRequest | FetchRequest | OffsetRequest
+
+
+class SocketFetchAnswer:
+    """See ``connection.FetchAnswer``."""
+
+    __slots__ = (
+        "_records",
+        "aborted",
+        "diverging",
+        "end_offset",
+        "high_watermark",
+        "last_stable_offset",
+        "leader_epoch",
+        "log_start_offset",
+    )
+
+    def __init__(self, fetched: wire.Fetched) -> None:
+        self.high_watermark = fetched.high_watermark
+        self.last_stable_offset = fetched.last_stable_offset
+        self.log_start_offset = fetched.log_start_offset
+        self.aborted = fetched.aborted
+        self.leader_epoch, self.end_offset = fetched.leader_epoch, fetched.end_offset
+        self.diverging = fetched.diverging
+        self._records = fetched.records
+
+    def read(self) -> Buffer | None:
+        """The batches, for as long as anything refers to them."""
+        return self._records
+
+
+class _Form(NamedTuple):
+    """How a kind of request goes by socket."""
+
+    # Of a request with a correlation id and seconds until it is given up: the pieces of its frame.
+    write: Callable[[Any, int, float], Sequence[Buffer]]
+    # Of an answer's frame and the partition's name. Raises what is answered, and Unreadable.
+    read: Callable[[memoryview, str], Any]
+    is_read: bool
+
+
+def _read_fetch(frame: memoryview, partition: str) -> SocketFetchAnswer:
+    return SocketFetchAnswer(wire.fetch_answer(frame, partition))
+
+
+def _write_fetch(request: FetchRequest, number: int, timeout_s: float) -> Sequence[Buffer]:
+    return (wire.fetch_request(request, number),)
+
+
+def _write_offset(request: OffsetRequest, number: int, timeout_s: float) -> Sequence[Buffer]:
+    return (wire.offset_request(request, number),)
+
+
+_PRODUCE: Final = _Form(wire.produce_request, wire.produce_answer, is_read=False)
+_FETCH: Final = _Form(_write_fetch, _read_fetch, is_read=True)
+_LIST_OFFSET: Final = _Form(_write_offset, wire.offset_answer, is_read=True)
+
+
+class LocalConnection:
+    """See ``connection.Connection``."""
+
+    max_in_flight = 1
+
+    def __init__(
+        self,
+        by_ray: RayConnection,
+        *,
+        reactor: Reactor = _REACTOR,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``by_ray``: for all that is not on this machine. The reactor is the process's."""
+        self._by_ray, self._reactor, self._clock = by_ray, reactor, clock
+        self._logs: LocalLogs | None = None  # None: the cluster's id is not known
+
+    def __reduce__(self) -> Any:
+        return (LocalConnection, (self._by_ray,))
+
+    # -- requests to partitions --------------------------------------------------------------------
+
+    def produce(self, request: ProduceRequest, *, timeout_s: float) -> "Future[ProduceAnswer]":
+        """See ``connection.Connection``."""
+        by_socket = self._ask(request, timeout_s, _PRODUCE)
+        return by_socket or self._by_ray.produce(request, timeout_s=timeout_s)
+
+    def fetch(self, request: FetchRequest, *, timeout_s: float) -> "Future[FetchAnswer]":
+        """See ``connection.Connection``."""
+        by_socket = self._ask(request, timeout_s, _FETCH, may_wait=request.max_wait_ms > 0)
+        return by_socket or self._by_ray.fetch(request, timeout_s=timeout_s)
+
+    def list_offset(self, request: OffsetRequest, *, timeout_s: float) -> "Future[OffsetAnswer]":
+        """See ``connection.Connection``."""
+        by_socket = self._ask(request, timeout_s, _LIST_OFFSET)
+        return by_socket or self._by_ray.list_offset(request, timeout_s=timeout_s)
+
+    def forget(self, topic: str, partition: int) -> None:
+        """See ``connection.Connection``."""
+        self._by_ray.forget(topic, partition)
+
+    # -- requests to the Controller ----------------------------------------------------------------
+
+    def metadata(self, topic: str, *, timeout_s: float) -> "Future[TopicMetadata]":
+        """See ``connection.Connection``."""
+        asked = self._by_ray.metadata(topic, timeout_s=timeout_s)
+        asked.add_done_callback(self._learn_cluster)
+        return asked
+
+    def list_topics(self, *, timeout_s: float) -> "Future[list[str]]":
+        """See ``connection.Connection``."""
+        return self._by_ray.list_topics(timeout_s=timeout_s)
+
+    def new_producer_id(self, *, timeout_s: float) -> "Future[int]":
+        """See ``connection.Connection``."""
+        return self._by_ray.new_producer_id(timeout_s=timeout_s)
+
+    # -- sockets -----------------------------------------------------------------------------------
+
+    def _learn_cluster(self, done: "Future[TopicMetadata]") -> None:
+        cluster_id = "" if done.exception() is not None else done.result().cluster_id
+        if cluster_id and (self._logs is None or self._logs.cluster_id != cluster_id):
+            self._logs = LocalLogs(cluster_id, self._reactor, BUFFERS, self._clock)
+
+    def _ask(
+        self, request: Request, timeout_s: float, form: _Form, *, may_wait: bool = False
+    ) -> "Future[Any] | None":
+        """Ask by socket; None where that is not possible, and nothing was sent."""
+        logs = self._logs
+        if logs is None or is_forked():
+            return None
+        key = request.topic_id, request.partition
+        channel = logs.take(key) if may_wait else logs.direct(key)
+        if channel is None:
+            return None
+        what = str(TopicPartition(request.topic, request.partition))
+        future: Future[Any] = Future()
+        is_sent = channel.ask(
+            lambda number: form.write(request, number, timeout_s),
+            partial(_answered, future, form.read, what),
+            lambda why: fail(future, ActorAway(what, why)),
+        )
+        if may_wait:
+            future.add_done_callback(lambda _: logs.give_back(key, channel))
+        if not is_sent:
+            future.cancel()
+            return None
+        future.add_done_callback(partial(_avoid_who_hangs, logs, key, channel))
+        self._by_ray.deadlines.watch(future, what, timeout_s, is_read=form.is_read)
+        return future
+
+
+def _answered(
+    future: "Future[Any]",
+    read: Callable[[memoryview, str], Any],
+    what: str,
+    frame: memoryview,
+) -> None:
+    """An answer is here. Raises Unreadable."""
+    try:
+        end(future, read(frame, what))
+    except RaylogError as error:
+        fail(future, error)
+
+
+def _avoid_who_hangs(logs: LocalLogs, key: Key, channel: Channel, done: "Future[Any]") -> None:
+    """What has no answer holds up what is behind it: end its channel."""
+    if done.cancelled() or isinstance(done.exception(), RequestTimedOut):
+        channel.end()
+        logs.avoid(key, AVOID_S)

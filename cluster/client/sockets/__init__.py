@@ -1,0 +1,1 @@
+"""Requests of raylog's own clients by the sockets of LogActors."""

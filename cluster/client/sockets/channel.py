@@ -1,0 +1,160 @@
+"""One connection to a LogActor: requests go in order, and so do their answers.
+
+Nobody waits here. A request is sent by the thread that asks, as far as the socket takes it; the
+reactor's thread sends what is left, and receives. What a peer cannot have meant (bytes that are no
+frame, an answer to another request) ends the connection, as its end does: who has asked is told
+why, and does not know whether the request took effect.
+"""
+
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from raylog.cluster.client.buffers import Buffers
+from raylog.cluster.client.sockets.incoming import Incoming
+from raylog.cluster.client.sockets.wire import Unreadable, correlation_of
+from raylog.storage.buffers import Buffer
+from raylog.storage.limits import MAX_INT
+
+# Linux takes at most 1,024 buffers in one call (IOV_MAX).
+_MAX_BUFFERS: Final = 1024
+
+
+class Asked(NamedTuple):
+    """A request that is on its way."""
+
+    correlation_id: int
+    # Takes the frame of the answer; raises Unreadable where it is none.
+    take: Callable[[memoryview], None]
+    give_up: Callable[[str], None]  # the connection has ended; why
+
+
+class Watching(Protocol):
+    """What the reactor does for a channel."""
+
+    def watch(self, channel: "Channel") -> None: ...
+
+    def want_room(self, channel: "Channel", is_wanted: bool) -> None: ...
+
+    def forget(self, channel: "Channel") -> None: ...
+
+
+class Channel:
+    """See the module's head. ``ask`` and ``end`` are for any thread, the rest for the reactor's."""
+
+    def __init__(self, connection: socket.socket, reactor: Watching, buffers: Buffers) -> None:
+        """``connection``: does not block."""
+        self._connection, self._reactor = connection, reactor
+        self._incoming = Incoming(connection, buffers)
+        self._lock = threading.Lock()
+        self._asked: deque[Asked] = deque()
+        self._outgoing: list[memoryview] = []
+        self._last_id = -1
+        self.has_ended = False
+        reactor.watch(self)
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    @property
+    def waiting(self) -> int:
+        """How many requests have no answer yet."""
+        return len(self._asked)
+
+    def ask(
+        self,
+        pieces_of: Callable[[int], Sequence[Buffer]],
+        take: Callable[[memoryview], None],
+        give_up: Callable[[str], None],
+    ) -> bool:
+        """Send a request; ``pieces_of``: its frame, with this correlation id.
+
+        Returns False if the connection had ended before: nothing was sent.
+        """
+        with self._lock:
+            if self.has_ended:
+                return False
+            self._last_id = (self._last_id + 1) & MAX_INT
+            pieces = [memoryview(piece).cast("B") for piece in pieces_of(self._last_id)]
+            self._asked.append(Asked(self._last_id, take, give_up))
+            if self._outgoing:
+                self._outgoing += pieces
+            else:
+                self._send(pieces)
+        return True
+
+    def end(self) -> None:
+        """End it soon, in the reactor's thread: who waits is told."""
+        with self._lock:
+            self.has_ended = True
+        try:
+            self._connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it has ended
+
+    # -- the reactor's thread ----------------------------------------------------------------------
+
+    def ready(self, chunk: memoryview, *, has_room: bool) -> None:
+        """Its socket has something to read, or has ended; ``has_room``: or takes more.
+
+        ``chunk``: see ``Incoming.receive``.
+        """
+        try:
+            if has_room:
+                with self._lock:
+                    self._send(self._outgoing)
+            for frame in self._incoming.receive(chunk):
+                self._answered(frame)
+        except BlockingIOError:
+            pass
+        except EOFError:
+            self._finish("its process has ended the connection")
+        except OSError as error:
+            self._finish(os.strerror(error.errno or 0))
+        except (Unreadable, ValueError) as error:
+            self._finish(f"its answer cannot be read: {error}")
+
+    def _answered(self, frame: memoryview) -> None:
+        if not self._asked:
+            raise Unreadable("nobody has asked")
+        asked = self._asked[0]
+        if correlation_of(frame) != asked.correlation_id:
+            raise Unreadable("it answers another request")
+        asked.take(frame)
+        self._asked.popleft()
+
+    def _finish(self, why: str) -> None:
+        with self._lock:
+            self.has_ended = True
+            asked, self._asked = self._asked, deque()
+            self._outgoing = []
+        self._reactor.forget(self)
+        self._connection.close()
+        for each in asked:
+            each.give_up(why)
+
+    def _send(self, pieces: list[memoryview]) -> None:
+        """Send what the socket takes, and keep the rest. The lock is held."""
+        try:
+            while pieces:
+                sent = self._connection.sendmsg(pieces[:_MAX_BUFFERS])
+                pieces = _behind(pieces, sent)
+        except BlockingIOError:
+            pass
+        except OSError:
+            pieces = []  # it has ended: the reactor sees it, too
+        if bool(pieces) != bool(self._outgoing):
+            self._reactor.want_room(self, bool(pieces))
+        self._outgoing = pieces
+
+
+def _behind(pieces: list[memoryview], sent: int) -> list[memoryview]:
+    """What is left of the pieces once so many bytes are sent."""
+    for number, piece in enumerate(pieces):
+        if sent < len(piece):
+            return [piece[sent:], *pieces[number + 1 :]]
+        sent -= len(piece)
+    return []

@@ -1,0 +1,350 @@
+"""Requests by the sockets of this machine's LogActors, and when Ray is asked."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from raylog.actors.errors import ActorAway, ReadTimedOut, RequestTimedOut
+from raylog.actors.partition.partition import Partition
+from raylog.actors.plane.addresses import listen_unix, log_name
+from raylog.actors.plane.door import Door
+from raylog.actors.plane.sockets import Sockets
+from raylog.cluster.client.connection import (
+    READ_COMMITTED,
+    FetchRequest,
+    OffsetRequest,
+    ProduceRequest,
+    TopicMetadata,
+)
+from raylog.cluster.client.deadlines import Deadlines
+from raylog.cluster.client.local_connection import AVOID_S, LocalConnection
+from raylog.cluster.client.sockets.local_logs import AGAIN_S, MOST_WAITING
+from raylog.cluster.client.sockets.reactor import Reactor
+from raylog.storage.errors import CorruptRecord, LogClosed, OffsetOutOfRange, RecordTooLarge
+from raylog.storage.state.properties import id_text, random_id
+from raylog.storage.testing.logs import batch
+from raylog.storage.testing.waiting import DEADLINE_S, wait_for
+from tests.unit.actors.plane.clients import TOPIC, TOPIC_ID, hosts, partition
+from tests.unit.actors.plane.peers import framed, received
+from tests.unit.cluster.client.test_deadlines import Clock
+
+ID = id_text(TOPIC_ID)
+CLOSE_S = 1.0
+
+
+class ByRay:
+    """Ray's connection: what is asked by it is kept, and never answered."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self.clock = Clock()
+        self.deadlines = Deadlines(self.clock, threaded=False)
+        self.cluster_id = cluster_id
+        self.asked: list[str] = []
+
+    def metadata(self, topic: str, *, timeout_s: float) -> "Future[TopicMetadata]":
+        future: Future[TopicMetadata] = Future()
+        future.set_result(TopicMetadata(topic, ID, (), 1 << 20, self.cluster_id))
+        return future
+
+    def __getattr__(self, name: str) -> Callable[..., "Future[Any]"]:
+        def ask(*arguments: Any, **more: Any) -> "Future[Any]":
+            self.asked.append(name)
+            return Future()
+
+        return ask
+
+
+class World:
+    """A connection, and one partition that is served by socket."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cluster_id = random_id()
+        self.by_ray = ByRay(self.cluster_id)
+        self.clock = self.by_ray.clock
+        self.folder = folder
+        self.failures: list[BaseException] = []
+        self.sockets: Sockets | None = None
+        self.partition: Partition | None = None
+        self.connection = LocalConnection(
+            self.by_ray,  # type: ignore[arg-type]
+            reactor=Reactor(),
+            clock=self.clock,
+        )
+        self.connection.metadata(TOPIC, timeout_s=1)
+
+    @property
+    def name(self) -> str:
+        return log_name(self.cluster_id, ID, 0)
+
+    def serve(self, **config: Any) -> Partition:
+        self.partition = self.partition or partition(self.folder, **config)
+        door = Door(lambda request: None, hosts(self.partition))
+        self.sockets = Sockets(self.name, door, self.failures.append)
+        self.sockets.keep_up(None)
+        return self.partition
+
+    def stop(self) -> None:
+        if self.sockets is not None:
+            assert self.sockets.close(DEADLINE_S)
+            self.sockets = None
+
+    def produce(self, records: Any = None, topic_id: str = ID) -> "Future[Any]":
+        content = batch() if records is None else records
+        request = ProduceRequest(TOPIC, topic_id, 0, -1, content)
+        return self.connection.produce(request, timeout_s=30)
+
+    def fetch(self, offset: int = 0, **fields: Any) -> "Future[Any]":
+        known = {"max_bytes": 1 << 20, **fields}
+        return self.connection.fetch(FetchRequest(TOPIC, ID, 0, -1, offset, **known), timeout_s=30)
+
+    def list_offset(self, timestamp: int) -> "Future[Any]":
+        request = OffsetRequest(TOPIC, ID, 0, -1, timestamp)
+        return self.connection.list_offset(request, timeout_s=30)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.stop()
+    assert made.failures == []
+
+
+def error_of(future: "Future[Any]") -> BaseException:
+    error = future.exception(DEADLINE_S)
+    assert error is not None
+    return error
+
+
+def test_batches_are_produced_and_fetched(world: World) -> None:
+    world.serve()
+    first, second = batch(2), batch()
+    answers = [world.produce(content).result(DEADLINE_S) for content in (first, second)]
+    assert [answer.base_offset for answer in answers] == [0, 2]
+    assert (answers[0].log_append_time, answers[0].log_start_offset) == (-1, 0)
+    found = world.fetch().result(DEADLINE_S)
+    assert (found.high_watermark, found.log_start_offset, found.last_stable_offset) == (3, 0, 3)
+    assert (found.end_offset, found.leader_epoch, found.diverging) == (3, 0, None)
+    assert found.aborted is None
+    content = bytes(found.read())
+    assert len(content) == len(first) + len(second)
+    assert content.endswith(bytes(second)[8 + 4 + 4 :])  # but for what the log has stamped
+    nothing = world.fetch(3).result(DEADLINE_S)
+    assert (nothing.read(), nothing.end_offset) == (None, -1)
+    assert world.by_ray.asked == []
+
+
+def test_readers_of_committed_records_are_told_what_was_aborted(world: World) -> None:
+    world.serve()
+    world.produce().result(DEADLINE_S)
+    assert world.fetch(isolation=READ_COMMITTED).result(DEADLINE_S).aborted == ()
+
+
+@pytest.mark.parametrize("kind", [bytes, np.frombuffer])
+def test_large_batches_go_both_ways(world: World, kind: Callable[[Any], Any]) -> None:
+    world.serve(max_message_bytes=8 << 20)
+    large = batch(5, value=b"x" * (1 << 20))
+    sent = bytes(large) if kind is bytes else np.frombuffer(large, np.uint8)
+    futures = [world.produce(sent) for _ in range(3)]
+    assert [future.result(DEADLINE_S).base_offset for future in futures] == [0, 5, 10]
+    found = world.fetch(5, max_bytes=2 * len(large)).result(DEADLINE_S)
+    content = found.read()
+    assert len(content) == 2 * len(large)
+    assert bytes(content[-(1 << 20) :]) == bytes(large)[-(1 << 20) :]
+
+
+def test_errors_come_with_their_words(world: World) -> None:
+    served = world.serve(max_message_bytes=1000)
+    too_large = error_of(world.produce(batch(value=b"x" * 2000)))
+    assert isinstance(too_large, RecordTooLarge)
+    assert too_large.max_bytes == 1000
+    wrong = bytearray(batch())
+    wrong[-1] ^= 1
+    assert isinstance(error_of(world.produce(wrong)), CorruptRecord)
+    beyond = error_of(world.fetch(7))
+    assert isinstance(beyond, OffsetOutOfRange)
+    with pytest.raises(OffsetOutOfRange) as raised:
+        served.fetch(7)
+    assert str(beyond) == str(raised.value)
+    served.close()
+    for asked in (world.produce(), world.fetch(), world.list_offset(-1)):
+        assert isinstance(error_of(asked), LogClosed)
+
+
+def test_offsets_by_time(world: World) -> None:
+    world.serve()
+    world.produce(batch(timestamp=500)).result(DEADLINE_S)
+    assert world.list_offset(400).result(DEADLINE_S) == (0, 500, 0)
+    assert world.list_offset(600).result(DEADLINE_S) == (-1, -1, -1)
+    assert world.list_offset(-1).result(DEADLINE_S).offset == 1
+
+
+def test_a_fetch_that_waits_holds_up_nothing(world: World) -> None:
+    world.serve()
+    waiting = [world.fetch(max_wait_ms=30_000) for _ in range(3)]
+    assert world.list_offset(-1).result(DEADLINE_S).offset == 0
+    assert not any(future.done() for future in waiting)
+    world.produce().result(DEADLINE_S)
+    assert [future.result(DEADLINE_S).high_watermark for future in waiting] == [1, 1, 1]
+    # Their channels are used again.
+    assert world.sockets is not None
+    opened = world.sockets.connections
+    again = [world.fetch(max_wait_ms=30_000) for _ in range(3)]
+    assert [future.result(DEADLINE_S).high_watermark for future in again] == [1, 1, 1]
+    assert world.sockets.connections == opened
+
+
+def test_more_fetches_than_may_wait_go_by_ray(world: World) -> None:
+    world.serve()
+    waiting = [world.fetch(max_wait_ms=30_000) for _ in range(MOST_WAITING)]
+    assert world.by_ray.asked == []
+    world.fetch(max_wait_ms=30_000)
+    assert world.by_ray.asked == ["fetch"]
+    world.produce().result(DEADLINE_S)
+    for future in waiting:
+        future.result(DEADLINE_S)
+    assert world.fetch(max_wait_ms=30_000).result(DEADLINE_S).high_watermark == 1
+
+
+def test_who_is_not_here_is_asked_by_ray_and_looked_for_again(world: World) -> None:
+    world.produce()
+    world.fetch()
+    world.list_offset(-1)
+    world.fetch(max_wait_ms=1)
+    assert world.by_ray.asked == ["produce", "fetch", "list_offset", "fetch"]
+    world.serve()
+    world.produce()
+    assert world.by_ray.asked[4:] == ["produce"], "it was looked for just now"
+    world.clock.now_s += AGAIN_S
+    assert world.produce().result(DEADLINE_S).base_offset == 0
+    assert world.by_ray.asked[5:] == []
+
+
+def test_before_the_cluster_is_known_ray_is_asked(world: World) -> None:
+    world.serve()
+    other = LocalConnection(world.by_ray, reactor=Reactor())  # type: ignore[arg-type]
+    other.produce(ProduceRequest(TOPIC, ID, 0, -1, batch()), timeout_s=1)
+    assert world.by_ray.asked == ["produce"]
+
+
+def test_another_topic_of_that_name_is_not_found(world: World) -> None:
+    world.serve()
+    world.produce(topic_id=random_id())
+    assert world.by_ray.asked == ["produce"]
+
+
+def test_a_process_that_ends_is_told_and_another_is_found(world: World) -> None:
+    world.serve()
+    waiting = world.fetch(max_wait_ms=30_000)
+    world.produce().result(DEADLINE_S)
+    waiting.result(DEADLINE_S)
+    waiting = world.fetch(1, max_wait_ms=30_000)
+    world.stop()
+    away = error_of(waiting)
+    assert isinstance(away, ActorAway)
+    assert away.retriable
+    wait_for(lambda: world.fetch().done() or world.by_ray.asked, DEADLINE_S, "it is noticed")
+    world.serve()
+    world.clock.now_s += AGAIN_S
+    assert world.fetch().result(DEADLINE_S).high_watermark == 1
+
+
+class Silent:
+    """Takes a partition's name, and what is sent; ``answers`` by hand."""
+
+    def __init__(self, name: str) -> None:
+        self.listening = listen_unix(name)
+        self.listening.settimeout(DEADLINE_S)
+
+    def accept(self) -> socket.socket:
+        connection, _ = self.listening.accept()
+        connection.settimeout(DEADLINE_S)
+        return connection
+
+
+@pytest.fixture
+def silent(world: World) -> Iterator[Silent]:
+    made = Silent(world.name)
+    yield made
+    made.listening.close()
+
+
+def test_who_does_not_answer_is_given_up_and_avoided(world: World, silent: Silent) -> None:
+    produced, listed = world.produce(), world.list_offset(-1)
+    world.clock.now_s += 30
+    world.by_ray.deadlines.expire()
+    assert type(error_of(produced)) is RequestTimedOut
+    assert type(error_of(listed)) is ReadTimedOut
+    world.produce()
+    world.fetch(max_wait_ms=5)
+    assert world.by_ray.asked == ["produce", "fetch"]
+    world.clock.now_s += AVOID_S
+    world.produce()
+    assert len(world.by_ray.asked) == 2
+    silent.accept().close()
+    silent.accept().close()
+
+
+def test_a_request_that_is_cancelled_ends_its_channel(world: World, silent: Silent) -> None:
+    cancelled, behind = world.fetch(), world.fetch()
+    assert cancelled.cancel()
+    assert isinstance(error_of(behind), ActorAway)
+    with pytest.raises(CancelledError):
+        cancelled.result()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\xff\xff\xff\xff",
+        framed(b"\0\0\0\1\0"),
+        framed(b"\0\0"),
+        framed(b"\0\0\0\0\0"),
+        framed(b"\0\0\0\0\0" + bytes(40)),
+        framed(bytes(5) + b"\xff" * 200),
+    ],
+)
+@pytest.mark.parametrize("ask", [World.produce, World.fetch, lambda world: world.list_offset(-1)])
+def test_what_is_no_answer_ends_the_channel(
+    world: World, silent: Silent, ask: Callable[[World], "Future[Any]"], answer: bytes
+) -> None:
+    asked = ask(world)
+    with silent.accept() as peer:
+        peer.sendall(answer)
+        error = error_of(asked)
+        assert isinstance(error, ActorAway)
+        assert "cannot be read" in str(error)
+
+
+def test_a_peer_that_takes_no_bytes_holds_up_nobody(world: World, silent: Silent) -> None:
+    large = batch(value=b"x" * (1 << 20))
+    produced = [world.produce(large) for _ in range(8)]
+    with silent.accept() as peer:
+        frame_bytes = int.from_bytes(received(peer, 4), "big")
+        first = received(peer, frame_bytes)
+        assert bytes(large) in first
+    for future in produced:
+        assert isinstance(error_of(future), ActorAway)
+
+
+def test_many_threads_ask_at_once(world: World) -> None:
+    world.serve()
+    offsets: list[int] = []
+
+    def ask() -> None:
+        for _ in range(50):
+            offsets.append(world.produce().result(DEADLINE_S).base_offset)
+            world.fetch(max_wait_ms=5).result(DEADLINE_S)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    assert sorted(offsets) == list(range(200))
