@@ -80,7 +80,7 @@ class _Form(NamedTuple):
 
     # Of a request with a correlation id and seconds until it is given up: the pieces of its frame.
     write: Callable[[Any, int, float], Sequence[Buffer]]
-    # Of an answer's frame and the partition's name. Raises what is answered, and Unreadable.
+    # Of an answer's frame and the partition's name. Raises what is answered, and ValueError.
     read: Callable[[memoryview, str], Any]
     is_read: bool
 
@@ -199,7 +199,7 @@ def _answered(
     what: str,
     frame: memoryview,
 ) -> None:
-    """An answer is here. Raises Unreadable."""
+    """An answer is here. Raises ValueError where it is none."""
     try:
         end(future, read(frame, what))
     except RaylogError as error:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 
 from raylog.cluster.client.buffers import Buffers
 from raylog.cluster.client.sockets.incoming import Incoming
-from raylog.cluster.client.sockets.wire import Unreadable, correlation_of
+from raylog.cluster.client.sockets.wire import correlation_of
 from raylog.storage.buffers import Buffer
 from raylog.storage.limits import MAX_INT
 
@@ -27,7 +27,7 @@ class Asked(NamedTuple):
     """A request that is on its way."""
 
     correlation_id: int
-    # Takes the frame of the answer; raises Unreadable where it is none.
+    # Takes the frame of the answer; raises ValueError where it is none.
     take: Callable[[memoryview], None]
     give_up: Callable[[str], None]  # the connection has ended; why
 
@@ -114,15 +114,15 @@ class Channel:
             self._finish("its process has ended the connection")
         except OSError as error:
             self._finish(os.strerror(error.errno or 0))
-        except (Unreadable, ValueError) as error:
+        except ValueError as error:
             self._finish(f"its answer cannot be read: {error}")
 
     def _answered(self, frame: memoryview) -> None:
         if not self._asked:
-            raise Unreadable("nobody has asked")
+            raise ValueError("nobody has asked")
         asked = self._asked[0]
         if correlation_of(frame) != asked.correlation_id:
-            raise Unreadable("it answers another request")
+            raise ValueError("it answers another request")
         asked.take(frame)
         self._asked.popleft()
 

@@ -6,7 +6,7 @@ errors come with their words. What is usual is written and read by structs, anyt
 schemas (``plane/hot/`` draws the forms).
 
 A broker is trusted less than this process: every length is checked against the bytes that are
-there. What cannot be read is ``Unreadable``, and the connection is closed.
+there. What cannot be read is a ValueError, and the connection is closed.
 """
 
 from struct import Struct
@@ -59,10 +59,6 @@ _ABORTED: Final = Struct(">qqB")
 _PREFERRED: Final = Struct(">i")
 _DIVERGING_TAG: Final = 0
 _DIVERGING: Final = Struct(">iqB")
-
-
-class Unreadable(Exception):
-    """The bytes are no answer to the request."""
 
 
 class Fetched(NamedTuple):
@@ -148,20 +144,20 @@ def _head(api: Api, correlation_id: int, body_bytes: int) -> bytes:
 
 
 def correlation_of(frame: memoryview) -> int:
-    """Which request it answers. Raises Unreadable."""
+    """Which request it answers. Raises ValueError."""
     if len(frame) < _ANSWER_HEAD_BYTES:
-        raise Unreadable(f"a frame of {len(frame)} bytes")
+        raise ValueError(f"a frame of {len(frame)} bytes")
     return int.from_bytes(frame[:4], "big", signed=True)
 
 
 def produce_answer(frame: memoryview, partition: str) -> ProduceAnswer:
-    """Where the batch is. Raises the error that is answered, and Unreadable."""
+    """Where the batch is. Raises the error that is answered, and ValueError."""
     try:
         *_, error_code, base_offset, append_time, log_start, errors, message, tags = (
             _PRODUCED.unpack_from(frame, _ANSWER_HEAD_BYTES)
         )
     except StructError:
-        raise Unreadable("a Produce answer that ends too early") from None
+        raise ValueError("a Produce answer that ends too early") from None
     if error_code or (errors, message, tags) != (_NONE, 0, 0):
         part = _only_partition(PRODUCE, frame, "responses", "partitionResponses")
         _raise(part, partition)
@@ -171,24 +167,28 @@ def produce_answer(frame: memoryview, partition: str) -> ProduceAnswer:
 
 
 def offset_answer(frame: memoryview, partition: str) -> OffsetAnswer:
-    """The offset. Raises the error that is answered, and Unreadable."""
+    """The offset. Raises the error that is answered, and ValueError."""
     part = _only_partition(LIST_OFFSETS, frame, "topics", "partitions")
     _raise(part, partition)
     return OffsetAnswer(part["offset"], part["timestamp"], part["leaderEpoch"])
 
 
 def fetch_answer(frame: memoryview, partition: str) -> Fetched:
-    """The batches. Raises the error that is answered, and Unreadable.
+    """The batches. Raises the error that is answered, and ValueError.
 
     ``frame``: must not be written to for as long as the records are in use.
     """
     try:
-        return _fetched(frame, partition)
-    except (StructError, IndexError, InvalidRecord) as error:
-        raise Unreadable(f"a Fetch answer ({error})") from None
+        fetched, error_code, tags = _fetched(frame)
+    except (StructError, InvalidRecord) as error:
+        raise ValueError(f"a Fetch answer ({error})") from None
+    if error_code:
+        _raise({"errorCode": error_code, UNKNOWN_TAGS: tags}, partition)
+    return fetched
 
 
-def _fetched(frame: memoryview, partition: str) -> Fetched:
+def _fetched(frame: memoryview) -> tuple[Fetched, int, dict[int, bytes]]:
+    """What the frame holds, the partition's error code, and its tagged fields."""
     (_, whole_error, _, topics, _, partitions, _, error_code, mark, stable, start) = (
         _FETCHED.unpack_from(frame, _ANSWER_HEAD_BYTES)
     )
@@ -200,8 +200,6 @@ def _fetched(frame: memoryview, partition: str) -> Fetched:
     size_bytes = reader.unsigned() - 1
     records = reader.view(size_bytes) if size_bytes > 0 else None
     tags = _tags(reader)
-    if error_code:
-        _raise({"errorCode": error_code, UNKNOWN_TAGS: tags}, partition)
     leader_epoch, end_offset = NO_EPOCH, -1
     if BOUNDS_TAG in tags:
         leader_epoch, end_offset = BOUNDS.unpack(tags[BOUNDS_TAG])
@@ -209,7 +207,8 @@ def _fetched(frame: memoryview, partition: str) -> Fetched:
     if _DIVERGING_TAG in tags:
         epoch, offset, _ = _DIVERGING.unpack(tags[_DIVERGING_TAG])
         diverging = EpochEnd(epoch, offset)
-    return Fetched(mark, stable, start, aborted, records, leader_epoch, end_offset, diverging)
+    fetched = Fetched(mark, stable, start, aborted, records, leader_epoch, end_offset, diverging)
+    return fetched, error_code, tags
 
 
 def _aborted(reader: ByteReader) -> tuple[tuple[int, int], ...] | None:
@@ -225,13 +224,13 @@ def _tags(reader: ByteReader) -> dict[int, bytes]:
 
 
 def _only_partition(api: Api, frame: memoryview, topics: str, partitions: str) -> Value:
-    """The one partition of an answer, read by its schema. Raises Unreadable."""
+    """The one partition of an answer, read by its schema. Raises ValueError."""
     try:
         body = api.answer.read(ByteReader(frame, _ANSWER_HEAD_BYTES, STORED), api.last_version)
         (topic,) = body[topics]
         (part,) = topic[partitions]
     except (InvalidRecord, ValueError) as error:
-        raise Unreadable(f"an answer to {api.name} ({error})") from None
+        raise ValueError(f"an answer to {api.name} ({error})") from None
     return part
 
 

@@ -280,7 +280,8 @@ def test_who_does_not_answer_is_given_up_and_avoided(world: World, silent: Silen
     world.clock.now_s += 30
     world.by_ray.deadlines.expire()
     assert type(error_of(produced)) is RequestTimedOut
-    assert type(error_of(listed)) is ReadTimedOut
+    # Its own time is up, too, or its channel has ended by then.
+    assert isinstance(error_of(listed), ReadTimedOut | ActorAway)
     world.produce()
     world.fetch(max_wait_ms=5)
     assert world.by_ray.asked == ["produce", "fetch"]
