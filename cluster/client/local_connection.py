@@ -115,6 +115,7 @@ class LocalConnection:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``by_ray``: for all that is not on this machine. The reactor is the process's."""
+        self.namespace = by_ray.namespace
         self._by_ray, self._reactor, self._clock = by_ray, reactor, clock
         self._logs: LocalLogs | None = None  # None: the cluster's id is not known
 

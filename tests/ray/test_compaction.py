@@ -28,6 +28,7 @@ from raylog.storage.tools.verify import verify_folder
 KEYS = 50
 RECORDS_AT_ONCE = 250  # some 3 KB: several batches a segment
 DEADLINE_S = 90
+AHEAD = 20_000  # records
 COMPACTED: dict[str, Any] = {
     "cleanup.policy": "compact",
     "internal.segment.bytes": 16 << 10,
@@ -154,8 +155,12 @@ def test_a_compaction_actor_that_is_killed_at_every_step_of_its_rounds_loses_not
     writer, stop = Writer(broker, topic), threading.Event()
 
     def write() -> None:
+        """As fast as it goes, but no more ahead of the rounds than one can take in time."""
         while not stop.is_set():
             writer.write(500)
+            ahead = writer.number - AHEAD
+            while ahead > 0 and not stop.is_set() and not is_clean_up_to(broker, topic, ahead):
+                stop.wait(0.05)
 
     thread = threading.Thread(target=write)
     thread.start()

@@ -41,6 +41,8 @@ CLOSE_S = 1.0
 class ByRay:
     """Ray's connection: what is asked by it is kept, and never answered."""
 
+    namespace = "a-namespace"
+
     def __init__(self, cluster_id: str) -> None:
         self.clock = Clock()
         self.deadlines = Deadlines(self.clock, threaded=False)
@@ -231,6 +233,11 @@ def test_before_the_cluster_is_known_ray_is_asked(world: World) -> None:
     other = LocalConnection(world.by_ray, reactor=Reactor())  # type: ignore[arg-type]
     other.produce(ProduceRequest(TOPIC, ID, 0, -1, batch()), timeout_s=1)
     assert world.by_ray.asked == ["produce"]
+
+
+def test_it_is_of_its_namespace(world: World) -> None:
+    """Clients hear by that of partitions that their process adds."""
+    assert world.connection.namespace == "a-namespace"
 
 
 def test_another_topic_of_that_name_is_not_found(world: World) -> None:
