@@ -1,8 +1,10 @@
 """The process of a LogActor on this node, which may hang: whether it runs, and its end.
 
 Ray ends an actor by asking its process, and so not one that stands still. Such a one has the files
-of its log open, and goes on to write when it wakes. Linux tells of a process in ``/proc/PID/stat``;
-when it began tells it from a later one of the same number.
+of its log open, and goes on to write when it wakes. Linux tells of a process in ``/proc/PID``; when
+it began tells it from a later one of the same number. Ray may tell the number of an actor that has
+ended, while its raylet hangs, and somebody else may have that number: the process must call itself
+what the actor does.
 """
 
 import os
@@ -22,10 +24,12 @@ class LogProcess(NamedTuple):
     began: int
 
 
-def process_at(pid: int, proc: str = "/proc") -> LogProcess | None:
-    """The process of this number; None where there is none."""
+def process_at(pid: int, title: str, proc: str = "/proc") -> LogProcess | None:
+    """The process of this number; None where there is none that calls itself ``title...``."""
     fields = _fields(pid, proc)
-    return None if fields is None else LogProcess(pid, int(fields[_BEGAN]))
+    if fields is None or not _title(pid, proc).startswith(title):
+        return None
+    return LogProcess(pid, int(fields[_BEGAN]))
 
 
 def is_running(process: LogProcess, proc: str = "/proc") -> bool:
@@ -41,6 +45,17 @@ def end_at_once(process: LogProcess) -> None:
     if is_running(process):
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
+
+
+def _title(pid: int, proc: str) -> str:
+    """What it was started as, or has called itself since; empty for one that has ended."""
+    try:
+        with open(
+            os.path.join(proc, str(pid), "cmdline"), encoding="utf-8", errors="replace"
+        ) as of:
+            return of.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def _fields(pid: int, proc: str) -> list[str] | None:

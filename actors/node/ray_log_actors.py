@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Set
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from raylog.actors.errors import ActorAway, NotLeader, WorkFailed
 from raylog.actors.messages import PartitionOffsets
@@ -10,7 +10,7 @@ from raylog.actors.node.known_logs import KnownLogs
 from raylog.actors.node.log_actors import SAYS_TIMEOUT_S
 from raylog.actors.node.processes import LogProcess, end_at_once, is_running, process_at
 from raylog.actors.node_messages import LogOrder, LogSays
-from raylog.actors.partition.log_actor import LogActor
+from raylog.actors.partition.log_actor import LogActor, LogActorImpl
 from raylog.actors.partition.spec import LogSpec
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, Call, gather
 from raylog.actors.runtime.handles import create, find, kill, running
@@ -22,6 +22,8 @@ from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition, parse_folder
 
 Answer = TypeVar("Answer")
+# What Ray has the process of a LogActor call itself; while it does something, with that behind it.
+TITLE: Final = f"ray::{LogActorImpl.__name__}"
 
 
 class RayLogActors:
@@ -105,7 +107,7 @@ class RayLogActors:
             raise NotLeader(str(partition), f"Ray does not tell its process: {error}") from error
         if where is None or where.node_id != self._node.node_id:
             return None
-        return process_at(where.pid)
+        return process_at(where.pid, TITLE)
 
     def is_running(self, process: LogProcess) -> bool:
         return is_running(process)

@@ -26,6 +26,7 @@ from raylog.actors.plane.disks import of_node
 from raylog.actors.plane.errors import ClusterUnknown, UnsupportedRequest
 from raylog.actors.plane.frames import Request, answer, read_body
 from raylog.actors.plane.image import ClusterImage
+from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.sending import Piece
 from raylog.storage.errors import RaylogError
 from raylog.storage.schemas.types import Value
@@ -65,8 +66,11 @@ class ClusterDoor:
         """``log_dirs``: those of the node. ``image``: None while nobody has told it."""
         self.image, self._commands, self._log_dirs = image, commands, log_dirs
 
-    def __call__(self, request: Request) -> Sequence[Piece]:
-        """The answer to a request. Raises MalformedRequest, UnsupportedRequest, ClusterUnknown."""
+    def __call__(self, request: Request, parking: Parking) -> Sequence[Piece]:
+        """The answer to a request. Raises MalformedRequest, UnsupportedRequest, ClusterUnknown.
+
+        ``parking``: not used, since nothing here waits without a deadline.
+        """
         if request.api is INIT_PRODUCER_ID:
             return [answer(request, self._producer_id(read_body(request)))]
         if request.api is DESCRIBE_LOG_DIRS:

@@ -95,6 +95,7 @@ class Connection:
         Who waits for a request, or is parked, sees the end of the connection at once.
         """
         self._is_stopping = True  # what has come already can be read all the same
+        self._parking.stop()
         try:
             self._connection.shutdown(socket.SHUT_RD)
         except OSError:

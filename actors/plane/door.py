@@ -53,7 +53,7 @@ class Door:
     """Answers the requests of all connections; any number of threads at once."""
 
     def __init__(
-        self, relay: Callable[[Request], Sequence[Piece] | None], hosts: Hosts | None = None
+        self, relay: Callable[[Request, Parking], Sequence[Piece]], hosts: Hosts | None = None
     ) -> None:
         """``relay`` answers what concerns the cluster, or raises to close the connection.
 
@@ -84,4 +84,4 @@ class Door:
             return [answer(request, served_versions())]
         if api is DESCRIBE_LOG_DIRS and self.hosts:
             return [of_partitions(request, self.hosts)]
-        return self._relay(request)
+        return self._relay(request, parking)

@@ -25,6 +25,7 @@ class Parking:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._bell = -1
+        self._is_stopping = False
 
     def prepare(self) -> None:
         """Forget who woke it before. From now on a ``wake`` ends the next ``wait``."""
@@ -48,6 +49,29 @@ class Parking:
         if self._connection.fileno() in ready:
             return "peer is gone"
         return "woken" if ready else "time is up"
+
+    def wait_for(self, other: socket.socket, timeout_ms: int | None) -> Outcome:
+        """Return when there is something to read from another socket, or the peer has ended.
+
+        This side's own end does not count: the request in hand is answered first. ``timeout_ms``:
+        None for no limit.
+        """
+        poll = select.poll()
+        poll.register(other, select.POLLIN | _ENDS)
+        poll.register(self._connection, _ENDS)
+        while True:
+            ready = {descriptor for descriptor, _ in poll.poll(timeout_ms)}
+            if other.fileno() in ready:
+                return "woken"
+            if not ready:
+                return "time is up"
+            if not self._is_stopping:
+                return "peer is gone"
+            poll.unregister(self._connection)
+
+    def stop(self) -> None:
+        """This side is about to end the connection."""
+        self._is_stopping = True
 
     def __del__(self) -> None:
         if self._bell >= 0:

@@ -26,6 +26,7 @@ from raylog.cluster.controller.commands import (
     DeleteTopic,
     DrainNode,
     FinalizeUpgrade,
+    ListChange,
     LogDirOnline,
     LogDirOut,
     MovePartition,
@@ -280,6 +281,7 @@ class Commanding:
         delete: Sequence[str],
         validate_only: bool = False,
         *,
+        lists: Sequence[ListChange] = (),
         replaces: bool = False,
     ) -> TopicDescription:
         """Change a topic's config; when this returns, all partitions within reach obey it.
@@ -293,6 +295,7 @@ class Commanding:
             name=name,
             changes=changes,
             delete=tuple(delete),
+            lists=tuple(lists),
             validate_only=validate_only,
             replaces=replaces,
         )

@@ -39,15 +39,33 @@ class AddPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListChange:
+    """Put ``entries`` behind those of a key that is a list, or take them out."""
+
+    key: str
+    entries: tuple[str, ...]
+    takes_out: bool
+
+    def applied(self, now: str) -> str:
+        """The list that comes of the one that is now; its entries are parted by commas."""
+        old = now.split(",")
+        if self.takes_out:
+            return ",".join(entry for entry in old if entry not in self.entries)
+        return ",".join([*old, *(entry for entry in self.entries if entry not in old)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTopic:
     """Set keys of a topic's config, and give others the broker's value again.
 
+    ``lists``: of the lists as they are when this is judged, so none of two changes is lost.
     ``replaces``: all that ``changes`` does not set has the broker's value again.
     """
 
     name: str
     changes: Mapping[str, Any] = field(default_factory=dict)
     delete: tuple[str, ...] = ()
+    lists: tuple[ListChange, ...] = ()
     validate_only: bool = False
     replaces: bool = False
 

@@ -17,6 +17,7 @@ from raylog.actors.node.broker_config import BROKER_KEYS, BROKER_SYNONYMS, shown
 from raylog.actors.plane.admin import Fault, fault_of
 from raylog.actors.plane.codes import INVALID_REQUEST
 from raylog.cluster.controller.asking import Commanding, Lookups
+from raylog.cluster.controller.commands import ListChange
 from raylog.cluster.controller.settings import BROKER, DEFAULT, TOPIC, broker_entries
 from raylog.storage.config import TOPIC_KEYS, LogConfig, attribute_of
 from raylog.storage.errors import InvalidConfig, RaylogError
@@ -152,12 +153,18 @@ def change(version: int, body: Value, commanding: Commanding, lookups: Lookups) 
 
     def alter(resource: Value) -> None:
         name, entries = resource["resourceName"], resource["configs"]
-        deleted = [entry["name"] for entry in entries if entry["configOperation"] == DELETE]
-        others = [entry for entry in entries if entry["configOperation"] != DELETE]
         _check_distinct(entries)
-        values = {entry.name: text_of(entry.value) for entry in lookups.topic_config(name)}
-        changes = {entry["name"]: _changed(entry, values) for entry in others}
-        commanding.alter_topic_config(name, changes, deleted, body["validateOnly"])
+        deleted = [entry["name"] for entry in entries if entry["configOperation"] == DELETE]
+        changes: dict[str, str] = {}
+        lists: list[ListChange] = []
+        for entry in entries:
+            operation = entry["configOperation"]
+            if operation == SET:
+                _check_value(entry)
+                changes[entry["name"]] = entry["value"]
+            elif operation != DELETE:
+                lists.append(_list_change(entry))
+        commanding.alter_topic_config(name, changes, deleted, body["validateOnly"], lists=lists)
 
     return _altered(body, alter)
 
@@ -216,19 +223,14 @@ def _check_value(entry: Value) -> None:
         raise InvalidRequest("config", entry["name"], "has no value (null) in the request")
 
 
-def _changed(entry: Value, values: Mapping[str, str]) -> str:
-    """The value that a key shall have. ``values``: what all have now."""
+def _list_change(entry: Value) -> ListChange:
+    """What an entry does to a list."""
     name, operation = entry["name"], entry["configOperation"]
-    _check_value(entry)
-    value: str = entry["value"]
-    if operation == SET:
-        return value
     if operation not in (APPEND, SUBTRACT):
         raise InvalidRequest("config operation", operation, "is none of 0 to 3")
+    _check_value(entry)
+    value: str = entry["value"]
     if name not in TOPIC_LISTS:
         raise InvalidConfig(name, value, "can be set or deleted; only a list can be appended to")
-    own = [one.strip() for one in value.split(",")]
-    now = values[name].split(",")
-    if operation == SUBTRACT:
-        return ",".join(one for one in now if one not in own)
-    return ",".join([*now, *(one for one in own if one not in now)])
+    own = tuple(one.strip() for one in value.split(","))
+    return ListChange(key=name, entries=own, takes_out=operation == SUBTRACT)

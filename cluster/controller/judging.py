@@ -65,7 +65,7 @@ from raylog.cluster.controller.records import (
 from raylog.cluster.controller.settings import altered, conflict, topic_overrides
 from raylog.cluster.controller.spread import Homes, is_usable, short_key
 from raylog.cluster.controller.upgrade import releases_of, why_not_ready
-from raylog.storage.config import LogConfig
+from raylog.storage.config import LogConfig, attribute_of
 from raylog.storage.errors import InvalidConfig, InvalidPartitions, InvalidTopic, LogDirOffline
 from raylog.storage.log_dir import METADATA_PARTITION
 from raylog.storage.names import TopicPartition, check_topic_name, collision_key
@@ -204,7 +204,12 @@ class Judging:
     def _alter_topic(self, command: AlterTopic) -> tuple[Record, ...]:
         topic = self._topic(command.name)
         own = {} if command.replaces else topic.config
-        config = self._checked(altered(own, command.changes, command.delete))
+        now = LogConfig.unchecked(own, self._config.topic_defaults)
+        lists = {
+            change.key: change.applied(getattr(now, attribute_of(change.key)))
+            for change in command.lists
+        }
+        config = self._checked(altered(own, {**command.changes, **lists}, command.delete))
         version = self._desired.version_after(self._desired.config_version(topic.topic_id))
         return (replace(topic, config=config, version=version),)
 

@@ -12,6 +12,7 @@ import pytest
 import raylog
 from raylog.actors.errors import InvalidRequest, NoLogDirs
 from raylog.actors.node.processes import is_running, process_at
+from raylog.actors.node.ray_log_actors import TITLE
 from raylog.actors.runtime.names import log_actor_name, log_manager_name
 from raylog.actors.runtime.nodes import own_node
 from raylog.cluster.broker import Broker
@@ -205,7 +206,8 @@ def test_a_dir_is_not_out_of_use_before_a_log_actor_that_hangs_has_ended(
     """Its process has the log's files open, and would go on to write when it wakes."""
     _, path = cluster.dirs
     taken = cluster.topic_in(path)
-    process = process_at(pid_of(cluster.broker, log_actor_name(TopicPartition(taken, 0))))
+    pid = pid_of(cluster.broker, log_actor_name(TopicPartition(taken, 0)))
+    process = process_at(pid, TITLE)
     assert process is not None
     with hanging(process.pid):
         answer = cluster.broker.log_dir_offline(str(path))

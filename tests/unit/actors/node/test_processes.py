@@ -11,6 +11,8 @@ import pytest
 from raylog.actors.node.processes import LogProcess, end_at_once, is_running, process_at
 from raylog.storage.testing.waiting import DEADLINE_S, wait_for
 
+TITLE = sys.executable
+
 
 @pytest.fixture
 def sleeping() -> Iterator[subprocess.Popen[bytes]]:
@@ -22,7 +24,7 @@ def sleeping() -> Iterator[subprocess.Popen[bytes]]:
 def test_a_process_that_stands_still_runs_and_can_be_ended(
     sleeping: "subprocess.Popen[bytes]",
 ) -> None:
-    process = process_at(sleeping.pid)
+    process = process_at(sleeping.pid, TITLE)
     assert process is not None
     sleeping.send_signal(signal.SIGSTOP)
     assert is_running(process)
@@ -31,13 +33,23 @@ def test_a_process_that_stands_still_runs_and_can_be_ended(
     end_at_once(process)
     assert sleeping.wait(DEADLINE_S) == -signal.SIGKILL
     assert not is_running(process)
-    assert process_at(sleeping.pid) is None
+    assert process_at(sleeping.pid, TITLE) is None
 
 
 def test_a_later_process_of_the_same_number_is_another_one() -> None:
-    own = process_at(os.getpid())
+    own = process_at(os.getpid(), "")
     assert own is not None
     assert is_running(own)
     earlier = LogProcess(own.pid, own.began - 1)
     assert not is_running(earlier)
     end_at_once(earlier)  # or this would be the end
+
+
+def test_who_has_the_number_but_not_the_title_is_somebody_else(
+    sleeping: "subprocess.Popen[bytes]",
+) -> None:
+    assert process_at(sleeping.pid, "ray::LogActorImpl") is None
+    sleeping.kill()
+    wait_for(
+        lambda: process_at(sleeping.pid, TITLE) is None, DEADLINE_S, "one that has ended has none"
+    )

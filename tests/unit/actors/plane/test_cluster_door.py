@@ -1,8 +1,11 @@
 """What a client is told of the cluster: Metadata and its kin, answered and relayed."""
 
+import socket
+import struct
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +19,8 @@ from raylog.actors.errors import (
     RequestTimedOut,
 )
 from raylog.actors.messages import LogDirStatus
-from raylog.actors.plane.addresses import listen_unix, manager_name
+from raylog.actors.plane import relay as relay_module
+from raylog.actors.plane.addresses import listen_unix, manager_name, unix_address
 from raylog.actors.plane.admin import ADMIN_APIS, MAX_TIMEOUT_S, TIMEOUT_S
 from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.cluster import (
@@ -38,18 +42,18 @@ from raylog.actors.plane.apis.topics import CREATE_PARTITIONS, CREATE_TOPICS, DE
 from raylog.actors.plane.connection import Connection
 from raylog.actors.plane.describing import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from raylog.actors.plane.door import Door
-from raylog.actors.plane.errors import RelayAway, UnsupportedRequest
-from raylog.actors.plane.frames import parse
+from raylog.actors.plane.errors import PeerGone, RelayAway, UnsupportedRequest
+from raylog.actors.plane.frames import Request, answer, parse
 from raylog.actors.plane.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from raylog.actors.plane.listener import Listener
 from raylog.actors.plane.reading import Frames
-from raylog.actors.plane.relay import Relay
+from raylog.actors.plane.relay import MOST_REMEMBERED, Relay, Remembered
 from raylog.actors.plane.room import Room
 from raylog.storage.schemas.types import Value
 from raylog.storage.state.properties import random_id
 from raylog.storage.testing.waiting import DEADLINE_S, wait_for
 from tests.unit.actors.plane.clients import Client, FakeController, client_of, cluster_door
-from tests.unit.actors.plane.peers import framed
+from tests.unit.actors.plane.peers import beside, connected, framed, received
 
 ORDERS_ID, FLIGHTS_ID, NO_ID = UUID(int=1), UUID(int=2), UUID(int=0)
 ONLINE, AWAY = (
@@ -450,3 +454,126 @@ def test_a_manager_that_is_away_ends_the_clients_connection(name: str) -> None:
         assert client.received(1) == b""
         wait_for(lambda: client.ended is not None)
     assert isinstance(client.ended, RelayAway)
+
+
+def test_a_client_that_gives_up_while_the_manager_hangs_is_waited_with_and_not_for(
+    name: str,
+) -> None:
+    with closing(listen_unix(name)) as listening:
+        listening.settimeout(DEADLINE_S)
+        with client_of(Door(Relay(name))) as client:
+            client.send(LIST_PARTITION_REASSIGNMENTS, 0, timeoutMs=1, topics=None)
+            hanging, _ = listening.accept()
+            with hanging:
+                client.close()
+                wait_for(lambda: client.ended is not None)
+        assert isinstance(client.ended, PeerGone)
+
+
+def test_a_request_in_hand_is_answered_though_this_side_stops(name: str) -> None:
+    """A topic may be deleted by way of its own LogActor."""
+    with closing(listen_unix(name)) as listening, connected() as (ours, peer):
+        listening.settimeout(DEADLINE_S)
+        room = Room()
+        connection = Connection(ours, Frames(ours, room), Door(Relay(name)), room.leave)
+        with beside(connection.serve):
+            client = Client(peer)
+            number = client.send(LIST_PARTITION_REASSIGNMENTS, 0, timeoutMs=1, topics=None)
+            slow, _ = listening.accept()
+            with slow:
+                slow.settimeout(DEADLINE_S)
+                asked = received(slow, int.from_bytes(received(slow, 4), "big"))
+                connection.stop()
+                answered = answer(
+                    parse(asked),
+                    {"throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "topics": []},
+                )
+                slow.sendall(answered)
+                assert client.receive(LIST_PARTITION_REASSIGNMENTS, 0, number)["topics"] == []
+
+
+def test_a_manager_that_takes_no_connection_is_given_up(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_module, "_PATIENCE", struct.pack("@ll", 0, 1000))
+    with closing(listen_unix(name)) as listening, ExitStack() as waiting:
+        listening.listen(0)
+        for _ in range(2):  # its queue is full then
+            one = waiting.enter_context(socket.socket(socket.AF_UNIX))
+            one.setblocking(False)
+            with suppress(BlockingIOError):
+                one.connect(unix_address(name))
+        with client_of(Door(Relay(name))) as client:
+            client.send(LIST_PARTITION_REASSIGNMENTS, 0, timeoutMs=1, topics=None)
+            assert client.received(1) == b""
+            wait_for(lambda: client.ended is not None)
+    assert isinstance(client.ended, RelayAway)
+
+
+class Hanging:
+    """A LogManager that has answered, and then hangs; what its clock says."""
+
+    def __init__(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(relay_module, "LOOKUP_MS", 1)
+        self.now_s = 100.0
+        self.relay = Relay(name, lambda: self.now_s)
+        self.name = name
+        self.silent: socket.socket | None = None
+
+    def hang(self, listener: Listener) -> None:
+        assert listener.close(DEADLINE_S)
+        self.silent = listen_unix(self.name)
+
+    def was_asked(self) -> bool:
+        """Whether it was connected to since the last look."""
+        assert self.silent is not None
+        self.silent.setblocking(False)
+        try:
+            self.silent.accept()[0].close()
+        except BlockingIOError:
+            return False
+        return True
+
+
+def test_while_the_manager_hangs_metadata_are_what_they_were(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener, hanging = manager(name), Hanging(name, monkeypatch)
+    with client_of(Door(hanging.relay)) as client:
+        before = metadata(client, 12, None)
+        hanging.hang(listener)
+        assert metadata(client, 12, None) == before
+        assert hanging.was_asked()
+        assert metadata(client, 12, None) == before
+        assert not hanging.was_asked(), "it hangs, as was found just now"
+        hanging.now_s += relay_module.HANGING_S
+        assert metadata(client, 12, None) == before
+        assert hanging.was_asked()
+        # Another request has no answer.
+        client.send(LIST_PARTITION_REASSIGNMENTS, 0, timeoutMs=1, topics=None)
+        assert client.received(1) == b""
+        wait_for(lambda: client.ended is not None)
+    assert isinstance(client.ended, RelayAway)
+    assert hanging.silent is not None
+    hanging.silent.close()
+
+
+def test_so_many_answers_are_remembered_and_no_large_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(relay_module, "MOST_REMEMBERED_BYTES", 100)
+    remembered = Remembered()
+
+    def asked(number: int, api: Api = METADATA) -> Request:
+        return Request(api, 12, number, "", memoryview(b"headnumb%d" % (number % 100)), 8)
+
+    for number in range(MOST_REMEMBERED + 1):
+        remembered.keep(asked(number), b"numbanswer")
+    assert remembered.answer(asked(0)) is None, "the oldest makes room"
+    assert remembered.answer(asked(101)) == [b"\0\0\0\x0a", b"\0\0\0\x65", b"answer"]
+    remembered.keep(asked(1), b"numbanother")
+    remembered.keep(asked(50), b"numb" + bytes(200))
+    remembered.keep(asked(51, DESCRIBE_CLUSTER), b"numbanswer")
+    assert remembered.answer(asked(50)) is None
+    assert remembered.answer(asked(51, DESCRIBE_CLUSTER)) is None
+    assert (remembered.answer(asked(1)) or [])[2] == b"another"

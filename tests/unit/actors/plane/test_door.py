@@ -29,6 +29,7 @@ from raylog.actors.plane.errors import (
 )
 from raylog.actors.plane.frames import Request
 from raylog.actors.plane.hosts import Host, Hosts
+from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.sending import Piece
 from raylog.storage.records.decode import decode_records
 from raylog.storage.schemas.types import Value
@@ -43,7 +44,7 @@ VERSIONS_OF_PRODUCE = range(PRODUCE.first_version, PRODUCE.last_version + 1)
 VERSIONS_OF_FETCH = range(FETCH.first_version, FETCH.last_version + 1)
 
 
-def no_relay(request: Request) -> Sequence[Piece]:
+def no_relay(request: Request, parking: Parking) -> Sequence[Piece]:
     raise AssertionError(f"{request.api.name} is relayed")
 
 
@@ -423,7 +424,7 @@ def test_what_is_no_request_ends_the_connection(client: Client, frame: str, kind
 def test_what_concerns_the_cluster_is_relayed(log: Partition) -> None:
     relayed: list[Api] = []
 
-    def relay(request: Request) -> Sequence[Piece]:
+    def relay(request: Request, parking: Parking) -> Sequence[Piece]:
         relayed.append(request.api)
         return [b"an answer"]
 
