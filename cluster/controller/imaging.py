@@ -122,6 +122,19 @@ def _kept(port: int, first_port: int) -> int:
     return port if port >= first_port else 0
 
 
+def _is_displaced(node: NodeRecord | None, first_port: int) -> bool:
+    """Whether somebody else had the port that was for a node.
+
+    It may be another broker with the same ``listeners``. So a new partition gets any free port
+    there: the one that is for it would be that of a partition of the other, whose clients would
+    come to this broker in a moment in which their own process is away.
+    """
+    if node is None:
+        return False
+    port = _kept(node.port, first_port)
+    return port not in (0, port_of(node.kafka_id, first_port))
+
+
 def _topic_entry(snapshot: Snapshot, topic: TopicRecord) -> TopicEntry:
     desired = snapshot.desired
     records = [desired.partitions[log] for log in desired.live_logs_of(topic.topic_id)]
@@ -131,16 +144,22 @@ def _topic_entry(snapshot: Snapshot, topic: TopicRecord) -> TopicEntry:
 def _partition_entries(
     snapshot: Snapshot, records: Iterable[PartitionRecord]
 ) -> Iterator[PartitionEntry]:
-    first_port = snapshot.config.first_port
+    first_port, nodes = snapshot.config.first_port, snapshot.desired.nodes
     for record in records:
+        node = snapshot.desired.node_of(record.log) or ""
         entry = serving(snapshot, record)
         # As its LogActor says itself: the recorded one may be somebody else's now.
         port = 0 if entry is None else entry.port
         last_port = port or _kept(record.port, first_port)
+        given = (
+            0
+            if _is_displaced(nodes.get(node), first_port)
+            else port_of(record.kafka_id, first_port)
+        )
         yield PartitionEntry(
             number=record.log.partition.partition,
-            endpoint=Endpoint(record.kafka_id, last_port or port_of(record.kafka_id, first_port)),
-            node=snapshot.desired.node_of(record.log) or "",
+            endpoint=Endpoint(record.kafka_id, last_port or given),
+            node=node,
             leader_epoch=-1 if entry is None else entry.leader_epoch,
             is_online=port != 0,
             has_listened=last_port != 0,

@@ -86,7 +86,7 @@ class World:
 
     def serve(self, **config: Any) -> Partition:
         self.partition = self.partition or partition(self.folder, **config)
-        door = Door(lambda request: None, hosts(self.partition))
+        door = Door(lambda request, parking: (), hosts(self.partition))
         self.sockets = Sockets(self.name, door, self.failures.append)
         self.sockets.keep_up(None)
         return self.partition

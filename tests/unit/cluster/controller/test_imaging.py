@@ -142,6 +142,18 @@ def test_a_port_that_was_given_stays_unless_the_ports_begin_behind_it_now() -> N
         assert {one.endpoint.port: one.has_listened for one in parts} == ports
 
 
+def test_where_another_broker_has_the_nodes_port_new_partitions_get_any_free_one() -> None:
+    """Else they would listen where the other's partitions do, when one of these is away."""
+    displaced = replace(NODE, port=34_277)
+    imaging = Imaging(EPOCH)
+    imaging.look(snapshot_of(topic("t"), partition("t", port=0), partition("t", 1), displaced))
+    (shown,) = imaging.update_after(0).topics
+    assert [one.endpoint.port for one in shown.partitions] == [0, 19_103], "but not who listened"
+    imaging.look(snapshot_of(topic("t"), partition("t", port=0), replace(NODE, port=0)))
+    (shown,) = imaging.update_after(0).topics
+    assert [one.endpoint.port for one in shown.partitions] == [19_102]
+
+
 def test_only_what_has_changed_is_sent_to_who_has_the_rest() -> None:
     imaging = Imaging(EPOCH)
     imaging.look(snapshot_of(topic("t"), topic("u")))
