@@ -514,7 +514,7 @@ class Hanging:
     """A LogManager that has answered, and then hangs; what its clock says."""
 
     def __init__(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(relay_module, "LOOKUP_MS", 1)
+        self._patch = monkeypatch
         self.now_s = 100.0
         self.relay = Relay(name, lambda: self.now_s)
         self.name = name
@@ -523,6 +523,7 @@ class Hanging:
     def hang(self, listener: Listener) -> None:
         assert listener.close(DEADLINE_S)
         self.silent = listen_unix(self.name)
+        self._patch.setattr(relay_module, "LOOKUP_MS", 1)
 
     def was_asked(self) -> bool:
         """Whether it was connected to since the last look."""
