@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from raylog.actors.plane.admin import timeout_s
 from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.configs import (
     ALTER_CONFIGS,
@@ -40,8 +41,9 @@ _COMMANDS: Final[Mapping[Api, _Commanding]] = MappingProxyType(
 def answer_command(frame: bytes, commanding: Commanding, lookups: Lookups) -> bytes:
     """The frame that answers a command. Raises MalformedRequest; KeyError for any other API."""
     request = parse(memoryview(frame))
-    command = _COMMANDS[request.api]
-    return answer(request, command(request.version, read_body(request), commanding, lookups))
+    command, body = _COMMANDS[request.api], read_body(request)
+    within = commanding.within(timeout_s(body))
+    return answer(request, command(request.version, body, within, lookups))
 
 
 def answer_lookup(frame: bytes, lookups: Lookups) -> bytes:

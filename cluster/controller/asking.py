@@ -4,8 +4,10 @@ Look-ups are answered from the loop's snapshot, at once. Commands become a reque
 and wait for its answer with a deadline; nothing is held meanwhile.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -208,6 +210,16 @@ class Commanding:
         self._put, self._requests = put, requests
         self._snapshot, self._problems = snapshot, problems
         self._clock, self._sleep = clock, sleep
+        self._most_s = math.inf
+
+    def within(self, most_s: float) -> "Commanding":
+        """Commands whose client waits no longer: what takes more is RequestTimedOut, and goes on.
+
+        Each holds a thread of the Controller for as long as it is waited for.
+        """
+        bounded = copy(self)
+        bounded._most_s = most_s
+        return bounded
 
     def create_topic(
         self,
@@ -435,4 +447,4 @@ class Commanding:
     def _ask(self, command: Command, what: str, timeout_s: float) -> Answered:
         request = self._requests.begin()
         self._put(Asked(request=request.number, command=command))
-        return self._requests.wait(request, what, timeout_s)
+        return self._requests.wait(request, what, min(timeout_s, self._most_s))

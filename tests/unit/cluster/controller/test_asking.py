@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from raylog.actors.control import LogId
-from raylog.actors.errors import InvalidRequest, NoLogDirs, NotLeader
+from raylog.actors.errors import InvalidRequest, NoLogDirs, NotLeader, RequestTimedOut
 from raylog.cluster.controller.asking import NODE_PATIENCE_S, Commanding
 from raylog.cluster.controller.commands import CreateTopic
 from raylog.cluster.controller.describe import Snapshot
@@ -49,7 +49,8 @@ class Desk:
     def _put(self, event: Asked) -> None:
         self.asked += 1
         answer = self._answer(event)
-        self._requests.answer(Answer(request=event.request, value=answer.value, error=answer.error))
+        request = event.request if answer.request >= 0 else answer.request
+        self._requests.answer(Answer(request=request, value=answer.value, error=answer.error))
 
     def _sleep(self, seconds: float) -> None:
         self.now_s += seconds
@@ -93,6 +94,14 @@ def test_a_creation_does_not_wait_where_it_is_known_why_no_node_takes_part() -> 
     with pytest.raises(NoLogDirs):
         desk.commanding.create_topic("t", 1, {})
     assert (desk.asked, desk.now_s) == (1, 0.0)
+
+
+def test_a_client_that_waits_no_longer_holds_no_thread() -> None:
+    """What it has asked for may be done yet."""
+    desk = Desk(lambda _: Answer(request=-1))  # nobody's answer
+    with pytest.raises(RequestTimedOut) as raised:
+        desk.commanding.within(0.001).delete_topic("t")
+    assert (desk.asked, raised.value.timeout_ms) == (1, 1)
 
 
 def test_a_change_names_those_that_lagged_and_those_that_do_not_serve_any_more() -> None:
