@@ -5,8 +5,8 @@ partition's socket is known (``plane/addresses.py``), so nobody is asked for it:
 finds its socket at once, or goes by Ray, which also knows why nobody serves. What concerns the
 cluster goes to the Controller, by Ray; its answers tell the cluster's id, which is in the names.
 
-A socket that does not answer in time is avoided for a while: its process may hang, and Ray may have
-begun another.
+A socket that does not answer in time, or ends before it has answered anything, is avoided for a
+while: its process may hang, and Ray may have begun another.
 """
 
 import os
@@ -208,7 +208,12 @@ def _answered(
 
 
 def _avoid_who_hangs(logs: LocalLogs, key: Key, channel: Channel, done: "Future[Any]") -> None:
-    """What has no answer holds up what is behind it: end its channel."""
+    """What has no answer holds up what is behind it: end its channel.
+
+    One that ends before it has answered anything would do so again.
+    """
     if done.cancelled() or isinstance(done.exception(), RequestTimedOut):
         channel.end()
+        logs.avoid(key, AVOID_S)
+    elif not channel.has_answered:
         logs.avoid(key, AVOID_S)

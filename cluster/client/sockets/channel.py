@@ -53,7 +53,7 @@ class Channel:
         self._asked: deque[Asked] = deque()
         self._outgoing: list[memoryview] = []
         self._last_id = -1
-        self.has_ended = False
+        self.has_answered = self.has_ended = False
         reactor.watch(self)
 
     def fileno(self) -> int:
@@ -123,6 +123,7 @@ class Channel:
         asked = self._asked[0]
         if correlation_of(frame) != asked.correlation_id:
             raise ValueError("it answers another request")
+        self.has_answered = True
         asked.take(frame)
         self._asked.popleft()
 

@@ -1,5 +1,6 @@
 """Requests by the sockets of this machine's LogActors, and when Ray is asked."""
 
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from raylog.cluster.client.connection import (
 )
 from raylog.cluster.client.deadlines import Deadlines
 from raylog.cluster.client.local_connection import AVOID_S, LocalConnection
+from raylog.cluster.client.sockets import local_logs
 from raylog.cluster.client.sockets.local_logs import AGAIN_S, MOST_WAITING
 from raylog.cluster.client.sockets.reactor import Reactor
 from raylog.storage.errors import CorruptRecord, LogClosed, OffsetOutOfRange, RecordTooLarge
@@ -297,6 +299,28 @@ def test_who_does_not_answer_is_given_up_and_avoided(world: World, silent: Silen
     assert len(world.by_ray.asked) == 2
     silent.accept().close()
     silent.accept().close()
+
+
+def test_a_socket_that_closes_whoever_comes_is_avoided(world: World, silent: Silent) -> None:
+    produced = world.produce()
+    silent.accept().close()
+    assert isinstance(error_of(produced), ActorAway)
+    # It is avoided a moment after its caller has heard of it.
+    wait_for(lambda: world.produce() and world.by_ray.asked, DEADLINE_S, "Ray is asked")
+    asked = len(world.by_ray.asked)
+    world.clock.now_s += AVOID_S
+    world.produce()
+    assert len(world.by_ray.asked) == asked
+
+
+def test_a_socket_of_another_user_is_not_used(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """He would not be answered there: it is for its user, and for root."""
+    world.serve()
+    monkeypatch.setattr(local_logs, "user_of", lambda _: os.geteuid() + 1)
+    world.produce()
+    assert world.by_ray.asked == ["produce"]
 
 
 def test_a_request_that_is_cancelled_ends_its_channel(world: World, silent: Silent) -> None:
