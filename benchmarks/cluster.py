@@ -1,5 +1,5 @@
-"""What crosses a process: fetch by location, send, send_arrow, beside a Ray call that does nothing
-and Ray's queue."""
+"""What crosses a process: a fetch and an append, by socket and by Ray, send, send_arrow, beside a
+Ray call that does nothing and Ray's queue."""
 
 import statistics
 import time
@@ -13,8 +13,9 @@ from ray.util.queue import Queue
 import raylog
 from benchmarks.measure import alternate, rate, seconds
 from raylog.cluster.broker import Broker
-from raylog.cluster.client.connection import FetchRequest
+from raylog.cluster.client.connection import Connection, FetchRequest, ProduceRequest
 from raylog.cluster.client.producer import Producer
+from raylog.storage.records.encode import encode_records
 from tests.harness.clusters import local_ray
 
 MB = 1 << 20
@@ -41,23 +42,36 @@ def _fetch(broker: Broker, quick: bool) -> list[dict[str, Any]]:
         producer.send_arrow(
             "fetched", pa.table({"value": pa.array([b"x" * 1000] * 8000, pa.binary())})
         )
-    connection = broker.connection()
-    topic_id = connection.metadata("fetched", timeout_s=30).result().topic_id
+    by_ray, by_socket = broker.connection(), broker.client_connection()
+    topic_id = by_socket.metadata("fetched", timeout_s=30).result().topic_id
     request = FetchRequest("fetched", topic_id, 0, leader_epoch=-1, offset=0, max_bytes=MB)
+    batch = encode_records([(0, None, bytes(1000), ())])
     nothing = Nothing.remote()
     calls = 200 if quick else 1000
 
-    def fetch() -> None:
+    def fetch(connection: Connection) -> None:
         found = connection.fetch(request, timeout_s=30).result().read()
         assert found is not None
         assert len(found) > 900_000
 
-    ours, least = alternate(
-        5, lambda: _median_ms(fetch, calls), lambda: _median_ms(lambda: _call(nothing), calls)
+    def produce(connection: Connection) -> None:
+        request = ProduceRequest("fetched", topic_id, 0, -1, batch)
+        connection.produce(request, timeout_s=30).result()
+
+    socket, ray_call, least, produced, produced_by_ray = alternate(
+        5,
+        lambda: _median_ms(lambda: fetch(by_socket), calls),
+        lambda: _median_ms(lambda: fetch(by_ray), calls),
+        lambda: _median_ms(lambda: _call(nothing), calls),
+        lambda: _median_ms(lambda: produce(by_socket), calls),
+        lambda: _median_ms(lambda: produce(by_ray), calls),
     )
-    target = "at most 1.3"
+    do_nothing = "a Ray call that does nothing"
     return [
-        rate("fetch of 1 MB by location", ours, "ms", "a Ray call that does nothing", least, target)
+        rate("fetch of 1 MB by socket", socket, "ms", do_nothing, least, "at most 1"),
+        rate("fetch of 1 MB by Ray, by location", ray_call, "ms", do_nothing, least, "at most 1.3"),
+        rate("produce of 1 KB by socket", produced, "ms", do_nothing, least, "at most 0.4"),
+        rate("produce of 1 KB by Ray", produced_by_ray, "ms", do_nothing, least),
     ]
 
 
