@@ -546,8 +546,8 @@ class Broker:
     def bootstrap_servers(self) -> str:
         """Host and port of each node, for any client of Kafka's protocol.
 
-        They are the same in each life of the broker while its nodes are the same, which labels tell
-        where Ray starts anew, and unless somebody else takes a port. A node
+        They are the same in each life of the broker, unless somebody else takes a port: a node is
+        known by its label, or by its log dirs. A node
         listens a moment after it begins: this waits for the first, at most 10 s; it is empty then,
         and where ``listeners`` is.
         """

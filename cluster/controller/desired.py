@@ -93,7 +93,7 @@ class Desired:
             case ControllerRecord():
                 self.controller = record
             case NodeRecord():
-                self.nodes[record.key] = record
+                self._apply_node(record)
                 self.next_kafka_id = max(self.next_kafka_id, record.kafka_id + 1)
             case DirRecord():
                 self.dirs[record.directory_id] = record
@@ -117,6 +117,13 @@ class Desired:
                 self._apply_old_topic(record)
             case OldTopicRemovedRecord():
                 self._apply_old_removal(record)
+
+    def _apply_node(self, record: NodeRecord) -> None:
+        """The node whose number another one gets is gone."""
+        for other in list(self.nodes.values()):
+            if other.kafka_id == record.kafka_id and other.key != record.key:
+                del self.nodes[other.key]
+        self.nodes[record.key] = record
 
     def _apply_topic(self, record: TopicRecord) -> None:
         self.topics[record.topic_id] = record

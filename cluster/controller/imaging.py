@@ -12,6 +12,7 @@ from raylog.actors.cluster_image import Endpoint, ImageUpdate, NodeEntry, Partit
 from raylog.actors.control import Report
 from raylog.cluster.controller.describe import Snapshot, serving
 from raylog.cluster.controller.desired import Desired, port_of
+from raylog.cluster.controller.node_states import keys_of
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import NodeRecord, PartitionRecord, TopicRecord
 
@@ -72,7 +73,10 @@ class Imaging:
         self._snapshot = snapshot
         desired = snapshot.desired
         first = snapshot.config.first_port
-        nodes = tuple(_node_entry(record, first) for record in desired.nodes.values())
+        there = keys_of(snapshot)  # the others are gone for good
+        nodes = tuple(
+            _node_entry(record, first) for key, record in desired.nodes.items() if key in there
+        )
         topics = {
             topic.topic_id: _topic_entry(snapshot, topic) for topic in desired.topics.values()
         }

@@ -338,8 +338,8 @@ class _NodePlan:
 
     def make(self, kafka_ids: Iterator[int]) -> None:
         if self._node not in self._desired.nodes:
-            kafka_id = next(kafka_ids)
-            self.records.append(NodeRecord(key=self._node, kafka_id=kafka_id))
+            heir = self._heir() or NodeRecord(key=self._node, kafka_id=next(kafka_ids))
+            self.records.append(heir)
         for directory_id, reported in self._dirs.items():
             self._plan_dir(directory_id, reported)
         for log in self._desired.logs_without_dir(self._node):
@@ -361,6 +361,21 @@ class _NodePlan:
         for entry in self._report.logs:
             if entry.log is not None and entry.log not in named and not self._is_right(entry):
                 self.doubts.add(entry.log)
+
+    def _heir(self) -> NodeRecord | None:
+        """This node with the number and the port of one that is gone, and whose log dirs it has.
+
+        A machine without a label is another node whenever Ray starts anew there, and clients shall
+        find it where it was.
+        """
+        recorded = (self._desired.dirs.get(directory_id) for directory_id in self._dirs)
+        for key in dict.fromkeys(record.node for record in recorded if record is not None):
+            gone = self._desired.nodes.get(key)
+            if gone is None or key in self._observed:
+                continue
+            if all(record.directory_id in self._dirs for record in self._desired.dirs_of(key)):
+                return NodeRecord(key=self._node, kafka_id=gone.kafka_id, port=gone.port)
+        return None
 
     def _is_right(self, entry: LogReport) -> bool:
         """Whether a log is served as it shall be, or nobody serves it."""

@@ -381,7 +381,11 @@ class Operating:
             return Ended(error=error)
         if waits_for(snapshot, self.node) and not self._is_over(view):
             return None
-        return Ended(value=view.desired.nodes[self.node])
+        known = view.desired.nodes.get(self.node)
+        if known is None:
+            why = "is gone, and its log dirs are another node's now; see `raylog node list`"
+            return Ended(error=InvalidRequest("node", self.node, why))
+        return Ended(value=known)
 
     def _is_over(self, view: View) -> bool:
         """Whether it is waited for no longer. An opening may take as long as a recovery does."""

@@ -154,6 +154,16 @@ def test_where_another_broker_has_the_nodes_port_new_partitions_get_any_free_one
     assert [one.endpoint.port for one in shown.partitions] == [19_102]
 
 
+def test_a_node_that_is_gone_for_good_is_not_shown() -> None:
+    """Clients would go on to ask where nobody is, or somebody else's broker by now."""
+    imaging = Imaging(EPOCH)
+    gone = NodeRecord(key="gone", kafka_id=7, port=19_099, host="127.0.0.1")
+    away = replace(gone, key="away", kafka_id=8)
+    its = DirRecord(directory_id="away1", node="away", path="/away1", state="online")
+    imaging.look(snapshot_of(gone, away, its))
+    assert [node.key for node in imaging.update_after(0).nodes] == ["a", "away"]
+
+
 def test_only_what_has_changed_is_sent_to_who_has_the_rest() -> None:
     imaging = Imaging(EPOCH)
     imaging.look(snapshot_of(topic("t"), topic("u")))

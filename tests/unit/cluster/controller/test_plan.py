@@ -602,3 +602,32 @@ def test_in_a_world_without_faults_what_shall_be_is_after_a_while_and_the_plan_i
         assert steps < 30
     assert is_as_desired(world.desired, world.nodes)
     assert not any(node.set_aside for node in world.nodes), "something wanted was set aside"
+
+
+# -- nodes -----------------------------------------------------------------------------------------
+
+
+def new_node(desired: Desired, *dirs: DirReport, others: tuple[Report, ...] = ()) -> NodeRecord:
+    """What is written of a node that nobody has seen before, and that has these log dirs."""
+    made = planned(desired, replace(report("new"), dirs=dirs), *others)
+    (node,) = [record for record in made.records if isinstance(record, NodeRecord)]
+    return node
+
+
+def test_a_node_with_all_log_dirs_of_one_that_is_gone_has_its_number_and_port() -> None:
+    """Clients find a machine where it was, when Ray starts anew there without a label."""
+    desired = desired_of(NodeRecord(key="a", kafka_id=0, port=19_092, host="127.0.0.1"))
+    heir = new_node(desired, *ONLINE_DIRS)
+    assert heir == NodeRecord(key="new", kafka_id=0, port=19_092)
+    desired.apply(heir)
+    desired.validate()
+    assert desired.nodes.keys() == {"b", "new"}
+    assert desired.next_kafka_id == 2
+
+
+def test_a_node_with_other_log_dirs_or_some_or_those_of_a_living_one_is_a_new_one() -> None:
+    desired = desired_of()
+    elsewhere = replace(ONLINE_DIRS[0], directory_id="new1")
+    for dirs in ([], [elsewhere], ONLINE_DIRS[:1]):
+        assert new_node(desired, *dirs).kafka_id == 2
+    assert new_node(desired, *ONLINE_DIRS, others=(report("a", dirs=[]),)).kafka_id == 2
