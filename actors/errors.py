@@ -614,7 +614,8 @@ class MetadataInDoubt(RaylogError):
     why: str
     template = (
         "the cluster's metadata is in several log dirs, and {why} ({found}); repair what cannot "
-        "be read first. Then keep the one that knows your topics: move __cluster_metadata-0 of the "
+        "be read first. Then keep the one that knows your topics, with `raylog metadata restore "
+        "--from NODE`, which says what the others have more; or move __cluster_metadata-0 of the "
         "other log dirs to a safe place, delete nothing, and start the broker again"
     )
 

@@ -69,9 +69,10 @@ def status(
     of a newer raylog (only that one can read it); missed (it was in sync, and its log dir is not
     there). HAS EVERY CHANGE: whether nothing can be missing in it that a client was told is done;
     "not known": it has all that is in reach, or cannot be read, or is older than it was, as a
-    backup is, or a newer copy is missing, or another one is apart: a part of the cluster can be
-    missing in either then. NODE, or the path, is what `raylog metadata restore
-    --from` takes. Reads the log dirs of all nodes; no broker needs to run.
+    backup is, or was just made or chosen by `rebuild` or `restore`, or a newer copy is missing, or
+    another one is apart: a part of the cluster can be missing in either then. NODE, or the path, is
+    what `raylog metadata restore --from` takes. Reads the log dirs of all nodes; no broker needs to
+    run.
     """
     from raylog.cluster.controller.spread import short_key
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from raylog.actors.errors import InvalidRequest, MetadataIncomplete, MetadataInDoubt
-from raylog.actors.metadata_history import next_era
+from raylog.actors.metadata_history import ERA_EPOCHS, next_era
 from raylog.cluster.controller.copies import (
     SurveyedDir,
     age_of,
@@ -94,10 +94,17 @@ def _is_sure(best: SurveyedDir, copies: Iterable[SurveyedDir], dirs: Sequence[Su
     """Whether the newest copy that was found is known to be the cluster's.
 
     It is not where another one has gone on apart: one of them may have been made anew from folders,
-    without what others have committed.
+    without what others have committed. Nor is one that a command has just made or chosen.
     """
     is_apart = any(_state(entry, best) == APART for entry in copies)
-    return not is_apart and not _is_outranked(best, dirs)
+    return not is_apart and not _is_outranked(best, dirs) and not _is_by_hand(best)
+
+
+def _is_by_hand(entry: SurveyedDir) -> bool:
+    """Whether ``raylog metadata restore`` or ``rebuild`` has begun an era with it, and no
+    Controller has begun since."""
+    assert entry.copy is not None
+    return entry.copy.controller_epoch > 0 and entry.copy.controller_epoch % ERA_EPOCHS == 0
 
 
 def _is_outranked(best: SurveyedDir, dirs: Sequence[SurveyedDir]) -> bool:

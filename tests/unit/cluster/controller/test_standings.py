@@ -218,6 +218,16 @@ def test_where_a_log_dir_knows_of_a_newer_controller_nobody_can_say_who_has_ever
     assert by_node(alone, other)["a"].is_in_sync, "of another cluster"
 
 
+@pytest.mark.parametrize(
+    ("epoch", "is_known"), [(3, True), (ERA_EPOCHS, False), (ERA_EPOCHS + 1, True)]
+)
+def test_what_a_command_has_just_made_or_chosen_is_not_said_to_have_every_change(
+    epoch: int, is_known: bool
+) -> None:
+    (entry,) = standings([keeper("a", copy("xyz", epoch, "a"))])
+    assert entry.is_in_sync is (True if is_known else None)
+
+
 def test_a_backup_in_the_place_of_a_copy_in_sync_is_not_said_to_have_every_change() -> None:
     found = by_node(keeper("a", copy("xyz", 9)), keeper("b", copy("x", 5)))
     assert (found["a"].is_in_sync, found["b"].is_in_sync) == (True, None)
