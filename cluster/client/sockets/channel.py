@@ -59,11 +59,6 @@ class Channel:
     def fileno(self) -> int:
         return self._connection.fileno()
 
-    @property
-    def waiting(self) -> int:
-        """How many requests have no answer yet."""
-        return len(self._asked)
-
     def ask(
         self,
         pieces_of: Callable[[int], Sequence[Buffer]],
@@ -130,12 +125,11 @@ class Channel:
     def _finish(self, why: str) -> None:
         with self._lock:
             self.has_ended = True
-            asked, self._asked = self._asked, deque()
             self._outgoing = []
         self._reactor.forget(self)
         self._connection.close()
-        for each in asked:
-            each.give_up(why)
+        for asked in self._asked:
+            asked.give_up(why)
 
     def _send(self, pieces: list[memoryview]) -> None:
         """Send what the socket takes, and keep the rest. The lock is held."""
