@@ -5,6 +5,7 @@ and the exit status is 1.
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -491,7 +492,8 @@ class Told:
     def error(self, subject: str, error: RaylogError) -> None:
         self._has_errors = True
         words = " ".join(str(error).split())
-        note(f"error: {words}" if subject in words else f"error: {subject}: {words}")
+        is_named = re.search(rf"(?<![\w.-]){re.escape(subject)}(?![\w.]|-\D)", words)
+        note(f"error: {words}" if is_named else f"error: {subject}: {words}")
 
     def of(self, subject: str, future: "Future[Answer]") -> Answer | None:
         """An answer; None after an error."""

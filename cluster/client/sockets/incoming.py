@@ -38,7 +38,7 @@ class Incoming:
         self._filled += self._received_into(frame[self._filled :])
         if self._filled == len(frame):
             self._frame = None
-            yield frame.toreadonly()
+            yield frame
 
     def _received_into(self, room: memoryview) -> int:
         count = self._connection.recv_into(room)

@@ -261,7 +261,11 @@ def test_a_process_that_ends_is_told_and_another_is_found(world: World) -> None:
     wait_for(lambda: world.fetch().done() or world.by_ray.asked, DEADLINE_S, "it is noticed")
     world.serve()
     world.clock.now_s += AGAIN_S
+    world.by_ray.asked.clear()
     assert world.fetch().result(DEADLINE_S).high_watermark == 1
+    # Neither are the channels used again at which fetches waited.
+    assert world.fetch(max_wait_ms=30_000).result(DEADLINE_S).high_watermark == 1
+    assert world.by_ray.asked == []
 
 
 class Silent:
