@@ -51,7 +51,7 @@ _ALL: Final = -1
 # topic; no forgotten topics, no rack, no tags.
 _FETCH: Final = Struct(">iiibiiB16sBiiqiqiBBBBB")
 
-_PRODUCED: Final = Struct(">B16sBihqqqBBB")
+_PRODUCED: Final = Struct(">B16sBihqqq")
 # Throttle, error, session; one topic: its id, one partition: index, error, high watermark, last
 # stable offset, log start.
 _FETCHED: Final = Struct(">ihiB16sBihqqq")
@@ -153,16 +153,13 @@ def correlation_of(frame: memoryview) -> int:
 def produce_answer(frame: memoryview, partition: str) -> ProduceAnswer:
     """Where the batch is. Raises the error that is answered, and ValueError."""
     try:
-        *_, error_code, base_offset, append_time, log_start, errors, message, tags = (
-            _PRODUCED.unpack_from(frame, _ANSWER_HEAD_BYTES)
+        *_, error_code, base_offset, append_time, log_start = _PRODUCED.unpack_from(
+            frame, _ANSWER_HEAD_BYTES
         )
     except StructError:
         raise ValueError("a Produce answer that ends too early") from None
-    if error_code or (errors, message, tags) != (_NONE, 0, 0):
-        part = _only_partition(PRODUCE, frame, "responses", "partitionResponses")
-        _raise(part, partition)
-        base_offset, append_time = part["baseOffset"], part["logAppendTimeMs"]
-        log_start = part["logStartOffset"]
+    if error_code:
+        _raise(_only_partition(PRODUCE, frame, "responses", "partitionResponses"), partition)
     return ProduceAnswer(base_offset, append_time, log_start)
 
 
@@ -192,7 +189,7 @@ def _fetched(frame: memoryview) -> tuple[Fetched, int, dict[int, bytes]]:
     (_, whole_error, _, topics, _, partitions, _, error_code, mark, stable, start) = (
         _FETCHED.unpack_from(frame, _ANSWER_HEAD_BYTES)
     )
-    if whole_error or (topics, partitions) != (_ONE, _ONE):
+    if (topics, partitions) != (_ONE, _ONE):
         raise InvalidRecord(f"error {whole_error}, {topics - 1} topics")
     reader = ByteReader(frame, _ANSWER_HEAD_BYTES + _FETCHED.size)
     aborted = _aborted(reader)
