@@ -8,7 +8,7 @@ to them is ``machines.py``. What counts is decided elsewhere: ``controller/stand
 import dataclasses
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,11 +26,12 @@ from raylog.cluster.controller.snapshots import desired_of
 from raylog.cluster.controller.standings import Restoration, Standing, restoration, standings
 from raylog.cluster.machines import Machines
 from raylog.storage.clock import SystemClock
-from raylog.storage.errors import InvalidConfig, InvalidLogDir, LogMissing
+from raylog.storage.errors import CorruptCheckpoint, InvalidConfig, InvalidLogDir, LogMissing
 from raylog.storage.files import FileSystem, RealFileSystem
 from raylog.storage.log_dir import LOCK_FILE
 from raylog.storage.names import TopicPartition, parse_folder
 from raylog.storage.records.encode import encode_records
+from raylog.storage.state.controller_epoch import read_controller_epoch, write_controller_epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,8 @@ class MetadataWork:
         RequestTimedOut where a node does not answer.
         """
         self._machines.check_not_served()
-        found = restoration(self._survey().dirs, source)
+        dirs = self._survey().dirs
+        found = restoration(dirs, source)
         if found.is_needed:
             takes_lock = not self._machines.has_managers()
             self._machines.release(found.source.node_id)
@@ -68,6 +70,7 @@ class MetadataWork:
             self._machines.run(
                 go_on_from, found.source.node_id, arguments, "restoring the metadata"
             )
+            self._tell(dirs, found.epoch)
             for entry in found.parted:
                 self._machines.set_aside(entry)
         return found
@@ -80,7 +83,8 @@ class MetadataWork:
         log dir; RequestTimedOut where a node does not answer.
         """
         self._machines.check_not_served()
-        check_lost(self._survey().dirs)
+        dirs = self._survey().dirs
+        check_lost(dirs)
         made = rebuilt(
             self._machines.folders(), self._machines.own().node_id, make_missing=make_missing
         )
@@ -89,6 +93,7 @@ class MetadataWork:
         values = [encode(record) for record in made.records]
         arguments = (made.target.path, values, takes_lock)
         self._machines.run(write_rebuilt, made.target.node_id, arguments, "rebuilding the metadata")
+        self._tell(dirs, made.epoch)
         return made
 
     def adopt(self, folders: Sequence[str], *, make_missing: bool = False) -> TakenIn:
@@ -117,8 +122,22 @@ class MetadataWork:
         values = [encode(record) for record in found.records]
         arguments = (source.path, epoch, source.node or source.node_id, values)
         self._machines.run(go_on_from, source.node_id, arguments, "writing the metadata")
+        self._tell(survey.dirs, epoch)
         partitions = tuple(stray.partition for stray in strays)
         return TakenIn(partitions=partitions, made=found.made)
+
+    def _tell(self, dirs: Sequence[SurveyedDir], epoch: int) -> None:
+        """Have all log dirs know the epoch that a command has begun in one copy.
+
+        If that copy is lost before a Controller has brought the others up to date, they are not
+        taken for the newest.
+        """
+        paths: dict[str, list[str]] = {}
+        for entry in dirs:
+            if entry.cluster_id is not None:
+                paths.setdefault(entry.node_id, []).append(entry.path)
+        for node_id, its in paths.items():
+            self._machines.run(know_epoch, node_id, (its, epoch), "telling the log dirs of it")
 
     def _desired(self, source: SurveyedDir) -> Desired:
         content = content_of(self._machines, source)
@@ -264,6 +283,16 @@ def _begin_epoch(
         )
     finally:
         log.close()
+
+
+def know_epoch(log_dirs: Sequence[str], epoch: int) -> None:
+    """Write down, on each of these log dirs, that there is a Controller's epoch. Raises
+    StorageError."""
+    fs = RealFileSystem()
+    for log_dir in log_dirs:
+        with suppress(CorruptCheckpoint):  # a start says so, and nothing is decided by it
+            if read_controller_epoch(fs, log_dir) < epoch:
+                write_controller_epoch(fs, log_dir, epoch)
 
 
 def take_in(log_dir: str, name: str) -> None:

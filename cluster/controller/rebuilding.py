@@ -77,11 +77,14 @@ class FoundDir:
 class Rebuilt:
     """The records of the new metadata, and the log dir where they go. ``made``: what was missing.
 
+    ``epoch``: that begins with them.
+
     ``topics``, ``partitions``: how many there are. ``without``: nodes of which no log dir belongs
     to a cluster.
     """
 
     target: FoundDir
+    epoch: int
     records: tuple[Record, ...]
     topics: int
     partitions: int
@@ -127,6 +130,7 @@ def rebuilt(
     records += _logs(topics, epoch, first_kafka_id=nodes, maker=target.node)
     return Rebuilt(
         target=target,
+        epoch=epoch,
         records=tuple(records),
         topics=len(topics),
         partitions=sum(len(logs) for logs in topics.values()) + len(missing),

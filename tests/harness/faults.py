@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +46,21 @@ def kill_for_good(broker: Broker, name: str) -> None:
     ray.kill(find(name, broker.namespace), no_restart=True)
 
 
+def stands_still(pid: int) -> bool:
+    """Whether all threads of a process do: one that runs goes on for a moment on a busy machine."""
+    for stat in Path("/proc", str(pid), "task").glob("*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if stat.read_text().rpartition(")")[2].split()[0] not in "TtZX":
+                return False
+    return True
+
+
 @contextmanager
 def hanging(*pids: int) -> Iterator[None]:
     """These processes stand still meanwhile."""
     for pid in pids:
         send_signal(pid, signal.SIGSTOP)
+    wait_for(lambda: all(map(stands_still, pids)), DEADLINE_S, "all of its threads stand still")
     try:
         yield
     finally:

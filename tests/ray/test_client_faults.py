@@ -1,8 +1,6 @@
 """Clients whose partitions hang or are away: in time, by name, and without holding up the
 others."""
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,16 +15,7 @@ from raylog.cluster.broker import Broker
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import LATEST
 from raylog.storage.testing.waiting import wait_for
-
-
-@contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    """A process that hangs: it neither answers nor ends."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
+from tests.harness.faults import hanging
 
 
 @contextmanager
@@ -54,7 +43,7 @@ def test_a_partition_that_hangs_fails_its_records_in_time_and_holds_up_no_other(
     consumer = broker.consumer(topic, from_="earliest")
     producer = broker.producer(linger_ms=0, delivery_timeout_ms=2000)
     producer.send(topic, b"first", partition=0).result()
-    with stopped(pid_of(broker, topic, 0)):
+    with hanging(pid_of(broker, topic, 0)):
         hung = producer.send(topic, b"hung", partition=0)
         assert producer.send(topic, b"other", partition=1).result().offset == 0
         assert not hung.done()

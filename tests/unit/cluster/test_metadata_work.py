@@ -43,7 +43,7 @@ from raylog.storage.clock import SystemClock
 from raylog.storage.errors import InvalidConfig, InvalidLogDir, LogLocked
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import create_log
-from raylog.storage.state.controller_epoch import write_controller_epoch
+from raylog.storage.state.controller_epoch import read_controller_epoch, write_controller_epoch
 from raylog.storage.state.properties import MetaProperties, random_id, write_meta
 
 FS = RealFileSystem()
@@ -256,7 +256,13 @@ class StoppedReach:
             is_stopped=True,
         )
         found = SurveyedDir(
-            node_id="a", path="/a", node="a", directory_id="A", has_metadata=True, copy=copy
+            node_id="a",
+            path="/a",
+            node="a",
+            cluster_id="cluster-1",
+            directory_id="A",
+            has_metadata=True,
+            copy=copy,
         )
         return Survey(own="a", dirs=(found,), errors={})
 
@@ -274,7 +280,7 @@ def test_a_stopped_copy_that_was_left_out_since_is_restored_by_a_person(
     monkeypatch: pytest.MonkeyPatch, left: list[Mark], is_needed: bool
 ) -> None:
     """The Controller does not begin over it by itself."""
-    written: list[str] = []
+    written: list[Any] = []
 
     def run(work: Any, function: Any, node_id: str, arguments: tuple[Any, ...], what: str) -> None:
         written.append(arguments[0])
@@ -285,7 +291,7 @@ def test_a_stopped_copy_that_was_left_out_since_is_restored_by_a_person(
     work = MetadataWork(RayMachines("ns", BrokerConfig.parse({"log.dirs": "/a"})))
     found = work.restore("a")
     assert found.is_needed == is_needed
-    assert written == (["/a"] if is_needed else [])
+    assert written == (["/a", ["/a"]] if is_needed else []), "and the log dirs know of it"
     assert found.lacks == (("what only node b may have",) if is_needed else ())
 
 
@@ -342,6 +348,8 @@ def test_on_one_machine_the_copies_are_shown_and_a_folder_is_taken_in_without_a_
     assert (second / "t-1").is_dir()
     (shown,) = work.status()
     assert (shown.topics, shown.epoch) == (1, 2)
+    # If this copy is lost now, an older one is not taken for the newest.
+    assert [read_controller_epoch(FS, str(path)) for path in (first, second)] == [2, 2]
     log = MetadataLog(FS, SystemClock(), str(first))
     assert [topic.topic_id for topic in log.desired.topics.values()] == [topic_id]
     log.close()
@@ -373,6 +381,7 @@ def test_on_one_machine_the_metadata_is_made_anew_and_restored_without_a_ray(
     lock.release()
     made = work.rebuild()
     assert (made.topics, made.partitions) == (1, 1)
+    assert read_controller_epoch(FS, str(path)) == made.epoch
     assert not work.restore(str(path)).is_needed
     assert [entry.topics for entry in work.status()] == [1]
 
