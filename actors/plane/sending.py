@@ -75,10 +75,10 @@ def _send_buffers(connection: socket.socket, buffers: list[memoryview], *, is_la
             sent = connection.sendmsg(buffers[:MAX_BUFFERS], (), flags)
         except OSError as error:
             raise _peer_gone(error) from None
-        buffers = _behind(buffers, sent)
+        buffers = behind(buffers, sent)
 
 
-def _behind(buffers: list[memoryview], sent: int) -> list[memoryview]:
+def behind(buffers: list[memoryview], sent: int) -> list[memoryview]:
     """What is left of the buffers once so many bytes are sent."""
     for number, buffer in enumerate(buffers):
         if sent < buffer.nbytes:

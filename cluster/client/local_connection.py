@@ -1,6 +1,6 @@
 """A connection that goes by socket to the LogActors of this machine, and by Ray to the others.
 
-A Ray call takes the better part of a millisecond, and a socket a tenth of it. The name of a
+A Ray call takes about a millisecond, and a request by socket a fifth of it. The name of a
 partition's socket is known (``plane/addresses.py``), so nobody is asked for it: a request either
 finds its socket at once, or goes by Ray, which also knows why nobody serves. What concerns the
 cluster goes to the Controller, by Ray; its answers tell the cluster's id, which is in the names.
@@ -10,7 +10,6 @@ while: its process may hang, and Ray may have begun another.
 """
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -41,65 +40,34 @@ from raylog.storage.names import TopicPartition
 AVOID_S: Final = 10.0
 
 _REACTOR: Final = Reactor()
+# By the cluster's id. All connections of a process share them: each channel is a thread of a
+# LogActor, which has places for a thousand.
+_LOGS: Final[dict[str, LocalLogs]] = {}
 # A process that is forked off has none of its parent's threads.
 os.register_at_fork(after_in_child=_REACTOR.start_anew)
+os.register_at_fork(after_in_child=_LOGS.clear)
 
 Request: TypeAlias = ProduceRequest | FetchRequest | OffsetRequest
 
 
-class SocketFetchAnswer:
-    """See ``connection.FetchAnswer``."""
-
-    __slots__ = (
-        "_records",
-        "aborted",
-        "diverging",
-        "end_offset",
-        "high_watermark",
-        "last_stable_offset",
-        "leader_epoch",
-        "log_start_offset",
-    )
-
-    def __init__(self, fetched: wire.Fetched) -> None:
-        self.high_watermark = fetched.high_watermark
-        self.last_stable_offset = fetched.last_stable_offset
-        self.log_start_offset = fetched.log_start_offset
-        self.aborted = fetched.aborted
-        self.leader_epoch, self.end_offset = fetched.leader_epoch, fetched.end_offset
-        self.diverging = fetched.diverging
-        self._records = fetched.records
-
-    def read(self) -> Buffer | None:
-        """The batches, for as long as anything refers to them."""
-        return self._records
+def logs_of(cluster_id: str) -> LocalLogs:
+    """The LogActors of a cluster on this machine: the same for the whole process."""
+    return _LOGS.setdefault(cluster_id, LocalLogs(cluster_id, _REACTOR, BUFFERS))
 
 
 class _Form(NamedTuple):
     """How a kind of request goes by socket."""
 
-    # Of a request with a correlation id and seconds until it is given up: the pieces of its frame.
-    write: Callable[[Any, int, float], Sequence[Buffer]]
+    # Of a request, with a correlation id: the pieces of its frame.
+    write: Callable[[Any, int], Sequence[Buffer]]
     # Of an answer's frame and the partition's name. Raises what is answered, and ValueError.
     read: Callable[[memoryview, str], Any]
     is_read: bool
 
 
-def _read_fetch(frame: memoryview, partition: str) -> SocketFetchAnswer:
-    return SocketFetchAnswer(wire.fetch_answer(frame, partition))
-
-
-def _write_fetch(request: FetchRequest, number: int, timeout_s: float) -> Sequence[Buffer]:
-    return (wire.fetch_request(request, number),)
-
-
-def _write_offset(request: OffsetRequest, number: int, timeout_s: float) -> Sequence[Buffer]:
-    return (wire.offset_request(request, number),)
-
-
 _PRODUCE: Final = _Form(wire.produce_request, wire.produce_answer, is_read=False)
-_FETCH: Final = _Form(_write_fetch, _read_fetch, is_read=True)
-_LIST_OFFSET: Final = _Form(_write_offset, wire.offset_answer, is_read=True)
+_FETCH: Final = _Form(wire.fetch_request, wire.fetch_answer, is_read=True)
+_LIST_OFFSET: Final = _Form(wire.offset_request, wire.offset_answer, is_read=True)
 
 
 class LocalConnection:
@@ -111,12 +79,11 @@ class LocalConnection:
         self,
         by_ray: RayConnection,
         *,
-        reactor: Reactor = _REACTOR,
-        clock: Callable[[], float] = time.monotonic,
+        logs_of: Callable[[str], LocalLogs] = logs_of,
     ) -> None:
-        """``by_ray``: for all that is not on this machine. The reactor is the process's."""
+        """``by_ray``: for all that is not on this machine. ``logs_of``: those of a cluster."""
         self.namespace = by_ray.namespace
-        self._by_ray, self._reactor, self._clock = by_ray, reactor, clock
+        self._by_ray, self._logs_of = by_ray, logs_of
         self._logs: LocalLogs | None = None  # None: the cluster's id is not known
 
     def __reduce__(self) -> Any:
@@ -163,8 +130,8 @@ class LocalConnection:
 
     def _learn_cluster(self, done: "Future[TopicMetadata]") -> None:
         cluster_id = "" if done.exception() is not None else done.result().cluster_id
-        if cluster_id and (self._logs is None or self._logs.cluster_id != cluster_id):
-            self._logs = LocalLogs(cluster_id, self._reactor, BUFFERS, self._clock)
+        if cluster_id:
+            self._logs = self._logs_of(cluster_id)
 
     def _ask(
         self, request: Request, timeout_s: float, form: _Form, *, may_wait: bool = False
@@ -180,7 +147,7 @@ class LocalConnection:
         what = str(TopicPartition(request.topic, request.partition))
         future: Future[Any] = Future()
         is_sent = channel.ask(
-            lambda number: form.write(request, number, timeout_s),
+            partial(form.write, request),
             partial(_answered, future, form.read, what),
             lambda why: fail(future, ActorAway(what, why)),
         )

@@ -11,16 +11,14 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from raylog.actors.plane.sending import MAX_BUFFERS, behind
 from raylog.cluster.client.buffers import Buffers
 from raylog.cluster.client.sockets.incoming import Incoming
 from raylog.cluster.client.sockets.wire import correlation_of
 from raylog.storage.buffers import Buffer
 from raylog.storage.limits import MAX_INT
-
-# Linux takes at most 1,024 buffers in one call (IOV_MAX).
-_MAX_BUFFERS: Final = 1024
 
 
 class Asked(NamedTuple):
@@ -135,8 +133,8 @@ class Channel:
         """Send what the socket takes, and keep the rest. The lock is held."""
         try:
             while pieces:
-                sent = self._connection.sendmsg(pieces[:_MAX_BUFFERS])
-                pieces = _behind(pieces, sent)
+                sent = self._connection.sendmsg(pieces[:MAX_BUFFERS])
+                pieces = behind(pieces, sent)
         except BlockingIOError:
             pass
         except OSError:
@@ -144,12 +142,3 @@ class Channel:
         if bool(pieces) != bool(self._outgoing):
             self._reactor.want_room(self, bool(pieces))
         self._outgoing = pieces
-
-
-def _behind(pieces: list[memoryview], sent: int) -> list[memoryview]:
-    """What is left of the pieces once so many bytes are sent."""
-    for number, piece in enumerate(pieces):
-        if sent < len(piece):
-            return [piece[sent:], *pieces[number + 1 :]]
-        sent -= len(piece)
-    return []

@@ -87,10 +87,6 @@ class LocalLogs:
         """Let nobody come by socket for so long: what was asked there was not answered."""
         self._away_until[key] = self._clock() + seconds
 
-    def forget(self, key: Key) -> None:
-        """Look for it at once when it is asked for next."""
-        self._away_until.pop(key, None)
-
     def _connect(self, key: Key) -> Channel | None:
         """A new connection; the lock is held."""
         if self._clock() < self._away_until.get(key, 0.0):

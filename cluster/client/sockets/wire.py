@@ -45,6 +45,7 @@ _NONE: Final = 1
 _PRODUCE: Final = Struct(">BhiB16sBi")
 _PRODUCE_END: Final = bytes(3)  # no tags of the partition, the topic, the request
 _ALL: Final = -1
+_TIMEOUT_MS: Final = 30_000  # Kafka's default; raylog asks no replica, and the client has its own
 
 # Max wait, min bytes, max bytes, isolation, session id and epoch, one topic: its id, one partition:
 # index, leader epoch, offset, last fetched epoch, log start, max bytes, no tags of partition and
@@ -62,7 +63,7 @@ _DIVERGING: Final = Struct(">iqB")
 
 
 class Fetched(NamedTuple):
-    """What a Fetch answer holds. ``records``: a part of the frame; None where there are none."""
+    """See ``connection.FetchAnswer``. ``records``: a part of the frame; None: there are none."""
 
     high_watermark: int
     last_stable_offset: int
@@ -73,25 +74,26 @@ class Fetched(NamedTuple):
     end_offset: int
     diverging: EpochEnd | None
 
+    def read(self) -> Buffer | None:
+        """The batches, for as long as anything refers to them."""
+        return self.records
+
 
 # -- requests --------------------------------------------------------------------------------------
 
 
-def produce_request(
-    request: ProduceRequest, correlation_id: int, timeout_s: float
-) -> tuple[bytes, Buffer, bytes]:
+def produce_request(request: ProduceRequest, correlation_id: int) -> tuple[Buffer, ...]:
     """The frame's pieces: the batch itself is the second, and is not copied."""
-    timeout_ms = min(int(timeout_s * 1000), MAX_INT)
     topic_id = id_uuid(request.topic_id).bytes
     size_bytes = len(request.records)
-    body = _PRODUCE.pack(0, _ALL, timeout_ms, _ONE, topic_id, _ONE, request.partition)
+    body = _PRODUCE.pack(0, _ALL, _TIMEOUT_MS, _ONE, topic_id, _ONE, request.partition)
     body += compact_size(size_bytes)
     rest_bytes = len(body) + size_bytes + len(_PRODUCE_END)
     return _head(PRODUCE, correlation_id, rest_bytes) + body, request.records, _PRODUCE_END
 
 
-def fetch_request(request: FetchRequest, correlation_id: int) -> bytes:
-    """The frame."""
+def fetch_request(request: FetchRequest, correlation_id: int) -> tuple[Buffer, ...]:
+    """The frame's pieces."""
     max_bytes = min(request.max_bytes, MAX_INT)
     body = _FETCH.pack(
         min(request.max_wait_ms, MAX_INT),
@@ -115,11 +117,11 @@ def fetch_request(request: FetchRequest, correlation_id: int) -> bytes:
         _NONE,
         0,
     )
-    return _head(FETCH, correlation_id, len(body)) + body
+    return _head(FETCH, correlation_id, len(body)), body
 
 
-def offset_request(request: OffsetRequest, correlation_id: int) -> bytes:
-    """The frame."""
+def offset_request(request: OffsetRequest, correlation_id: int) -> tuple[Buffer, ...]:
+    """The frame's pieces."""
     partition = {
         "partitionIndex": request.partition,
         "currentLeaderEpoch": request.leader_epoch,
@@ -132,7 +134,7 @@ def offset_request(request: OffsetRequest, correlation_id: int) -> bytes:
         "timeoutMs": 0,
     }
     body = LIST_OFFSETS.request.write(value, LIST_OFFSETS.last_version)
-    return _head(LIST_OFFSETS, correlation_id, len(body)) + body
+    return _head(LIST_OFFSETS, correlation_id, len(body)), body
 
 
 def _head(api: Api, correlation_id: int, body_bytes: int) -> bytes:

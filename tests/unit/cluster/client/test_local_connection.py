@@ -16,6 +16,7 @@ from raylog.actors.partition.partition import Partition
 from raylog.actors.plane.addresses import listen_unix, log_name
 from raylog.actors.plane.door import Door
 from raylog.actors.plane.sockets import Sockets
+from raylog.cluster.client.buffers import Buffers
 from raylog.cluster.client.connection import (
     READ_COMMITTED,
     FetchRequest,
@@ -24,9 +25,9 @@ from raylog.cluster.client.connection import (
     TopicMetadata,
 )
 from raylog.cluster.client.deadlines import Deadlines
-from raylog.cluster.client.local_connection import AVOID_S, LocalConnection
+from raylog.cluster.client.local_connection import AVOID_S, LocalConnection, logs_of
 from raylog.cluster.client.sockets import local_logs
-from raylog.cluster.client.sockets.local_logs import AGAIN_S, MOST_WAITING
+from raylog.cluster.client.sockets.local_logs import AGAIN_S, MOST_WAITING, LocalLogs
 from raylog.cluster.client.sockets.reactor import Reactor
 from raylog.storage.errors import CorruptRecord, LogClosed, OffsetOutOfRange, RecordTooLarge
 from raylog.storage.state.properties import id_text, random_id
@@ -75,12 +76,16 @@ class World:
         self.failures: list[BaseException] = []
         self.sockets: Sockets | None = None
         self.partition: Partition | None = None
-        self.connection = LocalConnection(
-            self.by_ray,  # type: ignore[arg-type]
-            reactor=Reactor(),
-            clock=self.clock,
-        )
+        self.logs = LocalLogs(self.cluster_id, Reactor(), Buffers(), self.clock)
+        self.connection = self.connect()
         self.connection.metadata(TOPIC, timeout_s=1)
+
+    def connect(self) -> LocalConnection:
+        """A connection of this process that does not know its cluster yet."""
+        return LocalConnection(
+            self.by_ray,  # type: ignore[arg-type]
+            logs_of={self.cluster_id: self.logs}.__getitem__,
+        )
 
     @property
     def name(self) -> str:
@@ -232,9 +237,29 @@ def test_who_is_not_here_is_asked_by_ray_and_looked_for_again(world: World) -> N
 
 def test_before_the_cluster_is_known_ray_is_asked(world: World) -> None:
     world.serve()
-    other = LocalConnection(world.by_ray, reactor=Reactor())  # type: ignore[arg-type]
+    other = world.connect()
     other.produce(ProduceRequest(TOPIC, ID, 0, -1, batch()), timeout_s=1)
     assert world.by_ray.asked == ["produce"]
+
+
+def test_all_connections_of_a_process_share_the_channels(world: World) -> None:
+    """A LogActor has places for a thousand, and a task may connect whenever it runs."""
+    world.serve()
+    world.produce().result(DEADLINE_S)
+    assert world.sockets is not None
+    opened = world.sockets.connections
+    other = world.connect()
+    other.metadata(TOPIC, timeout_s=1)
+    request = ProduceRequest(TOPIC, ID, 0, -1, batch())
+    assert other.produce(request, timeout_s=30).result(DEADLINE_S).base_offset == 1
+    assert (world.sockets.connections, world.by_ray.asked) == (opened, [])
+    first, second = (logs_of("a-cluster") for _ in range(2))
+    assert first is second
+
+
+def test_who_is_forgotten_is_looked_for_by_ray_again(world: World) -> None:
+    world.connection.forget(TOPIC, 0)
+    assert world.by_ray.asked == ["forget"]
 
 
 def test_it_is_of_its_namespace(world: World) -> None:
