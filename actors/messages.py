@@ -6,11 +6,9 @@ Results are plain tuples of ints, strings and one buffer: cheap to pickle, and t
 out of band.
 """
 
-from struct import Struct
 from typing import Any, NamedTuple, Self
 
 from raylog.storage.log_dir import CheckpointedOffsets
-from raylog.storage.readable import Slice
 from raylog.storage.report import Kind, Mended, Progress
 from raylog.storage.state.epochs import EpochEnd
 from raylog.storage.wire import message
@@ -27,22 +25,14 @@ class AppendResult(NamedTuple):
     is_duplicate: bool
 
 
-_LOCATED = Struct(">qqqqiiqiqqq")
-_ABORTED = Struct(">qq")
-_NOWHERE = EpochEnd(-1, -1)  # the log does not part from what the reader has
-
-
 class FetchResult(NamedTuple):
-    """Whole record batches, or where they lie.
+    """Whole record batches.
 
     The first batch may begin before the offset that was asked for: decoders skip what is below it.
-    Exactly one of ``records`` and ``location`` is set where there are records; neither is at the
-    log's end.
     """
 
-    # a one-dimensional uint8 numpy array: zero-copy out of Ray's object store
+    # A one-dimensional uint8 numpy array: zero-copy out of Ray's object store; None at the end.
     records: object | None
-    location: Slice | None
     high_watermark: int
     log_start_offset: int
     end_offset: int  # behind all offsets of the batches, see ``LogRead``; -1 without any
@@ -53,58 +43,20 @@ class FetchResult(NamedTuple):
     # Where this log parts from what the reader has: see ``LogRead``. There are no records then.
     diverging: EpochEnd | None = None
 
-    def encode(self) -> bytes:
-        """An answer that holds a location, or nothing, as bytes.
 
-        Bytes cost Ray less than nested tuples.
-        """
-        assert self.records is None, "records travel as a buffer, not inside of bytes"
-        place = self.location or Slice(path="", inode=0, position=0, size_bytes=0)
-        count = -1 if self.aborted is None else len(self.aborted)
-        head = _LOCATED.pack(
-            self.high_watermark,
-            self.log_start_offset,
-            self.end_offset,
-            self.last_stable_offset,
-            self.leader_epoch,
-            *(self.diverging or _NOWHERE),
-            count,
-            *place[1:],
-        )
-        aborted = b"".join(_ABORTED.pack(*entry) for entry in self.aborted or ())
-        return head + aborted + place.path.encode()
+@message
+class DataAddress(NamedTuple):
+    """Where a LogActor listens for raylog's own clients on other machines.
 
-    @classmethod
-    def decode(cls, content: bytes) -> Self:
-        (
-            high_watermark,
-            log_start_offset,
-            end_offset,
-            last_stable_offset,
-            leader_epoch,
-            diverging_epoch,
-            diverging_offset,
-            count,
-            *place,
-        ) = _LOCATED.unpack_from(content)
-        diverging = EpochEnd(diverging_epoch, diverging_offset)
-        end = _LOCATED.size + max(count, 0) * _ABORTED.size
-        path = content[end:].decode()
-        aborted = tuple(
-            (producer_id, first_offset)
-            for producer_id, first_offset in _ABORTED.iter_unpack(content[_LOCATED.size : end])
-        )
-        return cls(
-            records=None,
-            location=Slice(path, *place) if path else None,
-            high_watermark=high_watermark,
-            log_start_offset=log_start_offset,
-            end_offset=end_offset,
-            last_stable_offset=last_stable_offset,
-            aborted=None if count < 0 else aborted,
-            leader_epoch=leader_epoch,
-            diverging=None if diverging == _NOWHERE else diverging,
-        )
+    ``token``: a secret, which lets a client in (``plane/inner.py``).
+    """
+
+    host: str
+    port: int
+    token: str
+
+    def __repr__(self) -> str:
+        return f"DataAddress({self.host}:{self.port})"  # a log must not show the token
 
 
 @message

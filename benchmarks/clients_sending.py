@@ -35,7 +35,7 @@ class AtOnce:
         return _done(TopicMetadata(topic, "id", places, 1_048_588))
 
     def produce(self, request: ProduceRequest, *, timeout_s: float) -> "Future[ProduceAnswer]":
-        return _done(ProduceAnswer(0, -1, 0, 0, False))
+        return _done(ProduceAnswer(0, -1, 0))
 
     def new_producer_id(self, *, timeout_s: float) -> "Future[int]":
         return _done(1)

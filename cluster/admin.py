@@ -21,7 +21,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from raylog.actors.errors import InvalidRequest
 from raylog.actors.messages import ConfigEntry
-from raylog.actors.requests import READ_UNCOMMITTED, OffsetAnswer
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.stubs import LogActorStub
 from raylog.cluster.client.commanding import Command
@@ -32,12 +31,12 @@ from raylog.cluster.client.commands import (
     creating,
     delete_topic,
 )
-from raylog.cluster.client.connection import TopicMetadata
+from raylog.cluster.client.connection import READ_UNCOMMITTED, OffsetAnswer, TopicMetadata
 from raylog.cluster.client.consumer.places import offset_of, partition_of, timestamp_of
 from raylog.cluster.client.offsets import list_offsets
 from raylog.cluster.client.partitions import ask_partitions
-from raylog.cluster.client.ray_connection import RayConnection
 from raylog.cluster.client.repeating import repeated, then
+from raylog.cluster.client.socket_connection import SocketConnection
 from raylog.cluster.controller.describe import ClusterDescription, TopicDescription
 from raylog.cluster.controller.stub import ControllerStub
 from raylog.storage.limits import MAX_INT
@@ -64,10 +63,11 @@ class Admin:
     """Requests to the Controller and to partitions. Safe for threads."""
 
     def __init__(
-        self, connection: RayConnection, *, most_patience_s: float = MOST_TIMEOUT_S
+        self, connection: SocketConnection, *, most_patience_s: float = MOST_TIMEOUT_S
     ) -> None:
         """``most_patience_s``: for a Controller that is away, however long a request may take."""
-        self._connection, self._most_patience_s = connection, most_patience_s
+        self._connection, self._by_ray = connection, connection.by_ray
+        self._most_patience_s = most_patience_s
 
     # -- topics ------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class Admin:
         limit_s = _seconds(timeout_s)
         return {
             topic: add_partitions(
-                self._connection,
+                self._by_ray,
                 topic,
                 total,
                 limit_s,
@@ -121,9 +121,7 @@ class Admin:
         """Delete topics and their records. UnknownTopicOrPartition, TopicBusy."""
         limit_s = _seconds(timeout_s)
         return {
-            topic: delete_topic(
-                self._connection, topic, limit_s, patience_s=self._patience_s(limit_s)
-            )
+            topic: delete_topic(self._by_ray, topic, limit_s, patience_s=self._patience_s(limit_s))
             for topic in _check_distinct(topics)
         }
 
@@ -203,7 +201,7 @@ class Admin:
 
     def _command(self, what: str, limit_s: float, request: Command[Answer]) -> "Future[Answer]":
         patience_s = self._patience_s(limit_s)
-        return self._connection.command(what, limit_s, request, patience_s=patience_s)
+        return self._by_ray.command(what, limit_s, request, patience_s=patience_s)
 
     def _patience_s(self, limit_s: float) -> float:
         return min(limit_s, self._most_patience_s)
@@ -251,14 +249,14 @@ class Admin:
         )
         # Their ends first, since what is asked again must not delete what came in between.
         whole = [key for key, offset in wanted.items() if offset == -1]
-        ends_at = self._connection.deadlines.now() + limit_s
+        ends_at = self._by_ray.deadlines.now() + limit_s
         ends = self.list_offsets(dict.fromkeys(whole, "latest"), timeout_s=limit_s)
         for key, end in ends.items():
             futures[key] = then(end, partial(self._delete_all, key, ends_at))
         return {key: futures[key] for key in wanted}
 
     def _delete_all(self, key: TopicPartition, ends_at: float, end: OffsetAnswer) -> "Future[int]":
-        left_s = max(ends_at - self._connection.deadlines.now(), 0.0)
+        left_s = max(ends_at - self._by_ray.deadlines.now(), 0.0)
         return self._delete_before({key: end.offset}, left_s)[key]
 
     def _delete_before(
@@ -267,7 +265,7 @@ class Admin:
         def ask(keys: Iterable[TopicPartition], left_s: float) -> Futures[int]:
             def delete(key: TopicPartition, _: TopicMetadata) -> "Future[int]":
                 request = partial(LogActorStub.delete_records, before_offset=wanted[key])
-                return self._connection.ask_partition(key, left_s, request)
+                return self._by_ray.ask_partition(key, left_s, request)
 
             return ask_partitions(self._connection, keys, delete, timeout_s=left_s)
 
@@ -294,7 +292,7 @@ class Admin:
             key: repeated(
                 first,
                 partial(ask_one, key),
-                self._connection.deadlines,
+                self._by_ray.deadlines,
                 what=f"{what} {key}",
                 timeout_s=timeout_s,
                 is_read=is_read,

@@ -93,9 +93,9 @@ if TYPE_CHECKING:
     from raylog.cluster.admin import Admin
     from raylog.cluster.client.consumer import AsyncConsumer, Consumer
     from raylog.cluster.client.consumer.places import Places
-    from raylog.cluster.client.local_connection import LocalConnection
     from raylog.cluster.client.producer import AsyncProducer, Producer
     from raylog.cluster.client.ray_connection import RayConnection
+    from raylog.cluster.client.socket_connection import SocketConnection
     from raylog.cluster.health.facts import Finding
 
 logger = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class Broker:
         # what the Controller is asked and has not answered yet
         self._explanations: dict[TopicPartition, Call[RaylogError | None]] = {}
         self._connection: RayConnection | None = None
-        self._client_connection: LocalConnection | None = None
+        self._client_connection: SocketConnection | None = None
 
     def __reduce__(self) -> Any:
         address = self._address or (own_address() if is_connected() else None)
@@ -518,7 +518,7 @@ class Broker:
         """Several topics or partitions a call, with futures and timeouts."""
         from raylog.cluster.admin import Admin
 
-        return Admin(self.connection())
+        return Admin(self.client_connection())
 
     def connection(self) -> "RayConnection":
         """What this object's commands stand on: Ray calls."""
@@ -528,12 +528,12 @@ class Broker:
             self._connection = RayConnection(self.namespace, self._address)
         return self._connection
 
-    def client_connection(self) -> "LocalConnection":
+    def client_connection(self) -> "SocketConnection":
         """What this object's producers and consumers stand on; one for all of them."""
         if self._client_connection is None:
-            from raylog.cluster.client.local_connection import LocalConnection
+            from raylog.cluster.client.socket_connection import SocketConnection
 
-            self._client_connection = LocalConnection(self.connection())
+            self._client_connection = SocketConnection(self.connection())
         return self._client_connection
 
     # -- the broker --------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ or below the start. Whoever finds another list at the end than the one that it t
 truncation puts one in place before it cuts, and one when it is done.
 
 A read answers with an open file, not with a name: its bytes stay, whatever becomes of the segment
-meanwhile. A segment that leaves the log is renamed and kept for a while, so that another process,
-which was told its name, finds it, too.
+meanwhile.
 
 Who reads never repairs. An index that lies is read past, and noted for the log's owner
 (``Log.mend_indexes``). Source: ``LocalLog.read`` and ``UnifiedLog.fetchOffsetByTimestamp`` of
@@ -47,18 +46,6 @@ COMMITTED: Final = "committed"
 _base_offset = attrgetter("base_offset")
 
 
-class Slice(NamedTuple):
-    """Whole batches that lie behind each other in one segment's file, for another process.
-
-    The path may be renamed or taken by another file after the answer; the inode tells.
-    """
-
-    path: str
-    inode: int
-    position: int
-    size_bytes: int
-
-
 class LogRead(NamedTuple):
     """What a read answers: where the batches lie, and the log's offsets at that moment.
 
@@ -84,18 +71,6 @@ class LogRead(NamedTuple):
     # The log has lost its end since the reader read it, and parts from what he has at this offset,
     # the end of this epoch. Nothing was read then.
     diverging: EpochEnd | None = None
-
-    @property
-    def location(self) -> Slice | None:
-        """Where it lies, for another process."""
-        if self.file is None:
-            return None
-        return Slice(
-            path=self.path,
-            inode=self.file.inode,
-            position=self.position,
-            size_bytes=self.size_bytes,
-        )
 
     def read(self) -> bytes:
         """The batches' bytes; none where there are none."""

@@ -19,9 +19,9 @@ from typing import Protocol, TypeVar
 
 from raylog.actors.cluster_image import Endpoint
 from raylog.actors.control import Confirmed
-from raylog.actors.errors import LabelShared, LogRefused, NotLeader
+from raylog.actors.errors import LabelShared, LogRefused, NotLeader, UnknownTopicId
 from raylog.actors.events import event, warn
-from raylog.actors.messages import PartitionOffsets
+from raylog.actors.messages import DataAddress, PartitionOffsets
 from raylog.actors.metrics import EXPORT_INTERVAL_S, IDLE_EXPORT_INTERVAL_S, Exporter
 from raylog.actors.node_messages import LogOrder, LogSays
 from raylog.actors.partition.bounds import REMOVALS_AT_ONCE
@@ -57,6 +57,7 @@ from raylog.actors.partition.obedience import Obedience, first_order
 from raylog.actors.partition.partition import Partition
 from raylog.actors.partition.removal import Permit, any_version, once_confirmed, permit
 from raylog.actors.partition.spec import LogSpec
+from raylog.actors.plane.addresses import LOOPBACK
 from raylog.storage.clock import Clock
 from raylog.storage.errors import LogClosed, RaylogError, StorageError
 from raylog.storage.log import HIGH_WATERMARK
@@ -76,11 +77,12 @@ PLACE_INTERVAL_S = 1.0
 class Process(Protocol):
     """The process of the actor: ``process.py``.
 
-    ``node_id``: Ray's id of the node on which it runs. ``is_restart``: whether Ray has started the
-    actor again.
+    ``node_id``: Ray's id of the node on which it runs. ``host``: the node's address.
+    ``is_restart``: whether Ray has started the actor again.
     """
 
     node_id: str
+    host: str
     is_restart: bool
 
     def check_alone(self) -> None:
@@ -120,6 +122,7 @@ class Listening(Protocol):
         on_failure: Callable[[BaseException], object],
     ) -> None: ...
     def keep_up(self, ask: Callable[[], Endpoint | None]) -> None: ...
+    def open_inner(self, host: str) -> tuple[int, str]: ...
     def export(self, exporter: Exporter) -> None: ...
     def close(self) -> None: ...
 
@@ -216,6 +219,24 @@ class LivingLog:
             problem=problem or opened.partition.disk_failure,
             port=0 if self._sockets is None else self._sockets.port,
         )
+
+    def data_address(self, topic_id: str, reader_node: str) -> DataAddress:
+        """Where a client finds the partition, which begins to listen there.
+
+        ``reader_node``: Ray's id of the client's node; on the same one it is the loopback.
+
+        Raises NotLeader while its log is not open; UnknownTopicId, AddressTaken, AcceptFailed.
+        """
+        partition = self.spec.partition
+        if topic_id != self.spec.topic_id:
+            raise UnknownTopicId(str(partition), topic_id, self.spec.topic_id)
+        if self.opened is None:
+            raise self.not_leader()
+        if self._sockets is None:
+            raise NotLeader(str(partition), "it is no broker's, and opens no sockets")
+        host = LOOPBACK if reader_node == self.process.node_id else self.process.host
+        port, token = self._sockets.open_inner(host)
+        return DataAddress(host, port, token)
 
     # -- orders ------------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ import ray
 from raylog.actors.control import Confirmed
 from raylog.actors.messages import (
     AppendResult,
+    DataAddress,
     FetchResult,
     PartitionOffsets,
     PartitionStatus,
@@ -59,17 +60,6 @@ from raylog.actors.partition.partition import Partition
 from raylog.actors.partition.process import RayProcess
 from raylog.actors.partition.spec import LogSpec
 from raylog.actors.plane.log_sockets import LogSockets
-from raylog.actors.requests import (
-    PRODUCE_VERSION,
-    READ_COMMITTED,
-    OffsetAnswer,
-    ProduceAnswer,
-    Serves,
-    check_head,
-    decode_fetch,
-    decode_offset,
-    records_in,
-)
 from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.actors.runtime.release import end_if_replaced
 from raylog.storage.buffers import Buffer
@@ -77,7 +67,6 @@ from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
 from raylog.storage.clock import SteadyClock
 from raylog.storage.indexes.time_index import TimestampOffset
-from raylog.storage.readable import COMMITTED, Isolation
 from raylog.storage.records.kernel import KERNEL
 from raylog.storage.segment import SegmentId
 from raylog.storage.swap import RoundId
@@ -93,8 +82,7 @@ class LogActorImpl:
         end_if_replaced()
         own = own or _own_log(spec)
         # Each request needs these.
-        self._topic_id, self._topic_partition = spec.topic_id, spec.partition
-        self._node_id = own.process.node_id
+        self._topic_partition = spec.partition
         self._own, self._or_end = own, own.or_end
         own.begin()
 
@@ -119,12 +107,9 @@ class LogActorImpl:
         return self._or_end(lambda: self._partition.append(records))
 
     @ray.method(concurrency_group="fetch")
-    def fetch(self, offset: int, max_bytes: int = 1 << 20, *, locate: bool = False) -> FetchResult:
-        """Batches from ``offset`` on, at once; with ``locate``, where they lie.
-
-        Raises OffsetOutOfRange.
-        """
-        return self._or_end(lambda: self._partition.fetch(offset, max_bytes, locate=locate))
+    def fetch(self, offset: int, max_bytes: int = 1 << 20) -> FetchResult:
+        """Batches from ``offset`` on, at once. Raises OffsetOutOfRange."""
+        return self._or_end(lambda: self._partition.fetch(offset, max_bytes))
 
     @ray.method(concurrency_group="poll")
     def poll(
@@ -133,79 +118,21 @@ class LogActorImpl:
         max_bytes: int = 1 << 20,
         min_bytes: int = 1,
         max_wait_ms: int = 500,
-        *,
-        locate: bool = False,
     ) -> FetchResult:
         """As ``fetch``, but waits up to ``max_wait_ms`` until there are ``min_bytes``."""
         fetch = self._partition.fetch
-        return self._or_end(lambda: fetch(offset, max_bytes, min_bytes, max_wait_ms, locate=locate))
+        return self._or_end(lambda: fetch(offset, max_bytes, min_bytes, max_wait_ms))
 
-    # -- data, for raylog's own clients: requests.py -----------------------------------------------
+    @ray.method(concurrency_group="says")
+    def data_address(self, topic_id: str, reader_node: str) -> DataAddress:
+        """Where raylog's clients produce and fetch by TCP, if they cannot do so by name.
 
-    @ray.method(concurrency_group="produce")
-    def produce(self, request: bytes, records: Buffer | None = None) -> bytes:
-        """``append``, for the topic and the leader epoch that the client knows.
+        ``reader_node``: Ray's id of the client's node.
 
-        ``records``: a large batch; a small one is inside of the request. Answers a ProduceAnswer.
-        Raises as ``append``, and UnknownTopicId, FencedLeaderEpoch, UnknownLeaderEpoch.
+        Raises NotLeader while the log is not open, UnknownTopicId for a topic that was made again,
+        and AddressTaken where its process cannot listen.
         """
-        check_head(request, self._serves, PRODUCE_VERSION)
-        batch = records_in(request) if records is None else records
-        result = self._or_end(lambda: self._partition.append(batch))
-        return ProduceAnswer(
-            result.base_offset,
-            result.log_append_time,
-            result.log_start_offset,
-            result.leader_epoch,
-            result.is_duplicate,
-        ).encode()
-
-    @ray.method(concurrency_group="fetch")
-    def fetch_batches(self, request: bytes) -> FetchResult | bytes:
-        """``fetch``, in the same way.
-
-        A reader on this node is told where the batches lie. Such an answer, and an empty one, is
-        bytes, too: ``FetchResult.encode``.
-        """
-        return self._fetch(request)
-
-    @ray.method(concurrency_group="poll")
-    def poll_batches(self, request: bytes) -> FetchResult | bytes:
-        """``poll``, in the same way."""
-        return self._fetch(request)
-
-    def _fetch(self, request: bytes) -> FetchResult | bytes:
-        fetch, reader_node = decode_fetch(request, self._serves)
-        result = self._or_end(
-            lambda: self._partition.fetch(
-                fetch.offset,
-                fetch.max_bytes,
-                fetch.min_bytes,
-                fetch.max_wait_ms,
-                locate=reader_node == self._node_id,
-                isolation=_isolation(fetch.isolation),
-                last_fetched_epoch=fetch.last_fetched_epoch,
-            )
-        )
-        return result.encode() if result.records is None else result
-
-    @ray.method(concurrency_group="admin")
-    def list_offset(self, request: bytes) -> bytes:
-        """``offset_for_timestamp``, in the same way. Answers an OffsetAnswer."""
-        wanted = decode_offset(request, self._serves)
-        place = self._or_end(
-            lambda: self._partition.offset_for_timestamp(
-                wanted.timestamp, _isolation(wanted.isolation)
-            )
-        )
-        if place is None:
-            return OffsetAnswer(-1, -1, -1).encode()
-        leader_epoch = self._partition.log.epochs.epoch_at(place.offset)
-        return OffsetAnswer(place.offset, place.timestamp, leader_epoch).encode()
-
-    @property
-    def _serves(self) -> Serves:
-        return Serves(self._topic_partition, self._topic_id, self._partition.leader_epoch)
+        return self._or_end(lambda: self._own.data_address(topic_id, reader_node))
 
     # -- orders, and what it is --------------------------------------------------------------------
 
@@ -349,10 +276,6 @@ OPTIONS: dict[str, Any] = {
     "max_task_retries": 0,  # a retry by Ray would append twice; producers retry with their sequence
 }
 LogActor = ray.remote(**OPTIONS)(LogActorImpl)
-
-
-def _isolation(level: int) -> Isolation:
-    return COMMITTED if level == READ_COMMITTED else "high_watermark"
 
 
 def _own_log(spec: LogSpec) -> LivingLog:

@@ -206,21 +206,19 @@ class Partition:
         min_bytes: int = 1,
         max_wait_ms: int = 0,
         *,
-        locate: bool = False,
         isolation: Isolation = "high_watermark",
         last_fetched_epoch: int = NO_EPOCH,
     ) -> FetchResult:
         """Batches from ``offset`` on, up to about ``max_bytes``; at least one if there is one.
 
-        Waits up to ``max_wait_ms`` until there are ``min_bytes``. With ``locate`` the answer is
-        where the batches lie, for a reader on the same node. ``isolation``: how far the reader may
-        see. ``last_fetched_epoch``: see ``ReadableLog.read``; a log that parts from what the reader
-        has answers where, at once. Raises OffsetOutOfRange, and TooManyPolls if it had to wait and
-        as many fetches as allowed wait already.
+        Waits up to ``max_wait_ms`` until there are ``min_bytes``. ``isolation``: how far the
+        reader may see. ``last_fetched_epoch``: see ``ReadableLog.read``; a log that parts from what
+        the reader has answers where, at once. Raises OffsetOutOfRange, and TooManyPolls if it had
+        to wait and as many fetches as allowed wait already.
         """
         try:
             return self._fetch(
-                offset, max_bytes, min_bytes, max_wait_ms, locate, isolation, last_fetched_epoch
+                offset, max_bytes, min_bytes, max_wait_ms, isolation, last_fetched_epoch
             )
         except BaseException as error:
             self.meters.failed_fetches.append(name_of(error))
@@ -250,7 +248,6 @@ class Partition:
         max_bytes: int,
         min_bytes: int,
         max_wait_ms: int,
-        locate: bool,
         isolation: Isolation,
         last_fetched_epoch: int,
     ) -> FetchResult:
@@ -277,12 +274,11 @@ class Partition:
             self.check_online()
             found = self.log.read(offset, max_bytes, isolation, last_fetched_epoch)
         records = None
-        if found.size_bytes and not locate:
+        if found.size_bytes:
             records = np.frombuffer(found.read(), np.uint8)
         self.meters.fetches.append((time.perf_counter() - began_s, found.size_bytes))
         return FetchResult(
             records=records,
-            location=found.location if locate else None,
             high_watermark=found.high_watermark,
             log_start_offset=found.log_start_offset,
             end_offset=found.end_offset,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from raylog.actors.events import set_up_logs
 from raylog.actors.runtime.handles import end_own_actor
-from raylog.actors.runtime.nodes import is_restarted, own_name, own_node, own_node_id
+from raylog.actors.runtime.nodes import is_restarted, own_host, own_name, own_node, own_node_id
 
 # With the default of 5 ms, one busy thread makes every small call take 10 ms.
 SWITCH_INTERVAL_S = 0.0005
@@ -20,7 +20,7 @@ class RayProcess:
     def __init__(self) -> None:
         set_up_logs(own_name())
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        self.node_id = own_node_id()
+        self.node_id, self.host = own_node_id(), own_host()
         self.is_restart = is_restarted()
 
     def check_alone(self) -> None:

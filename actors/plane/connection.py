@@ -15,6 +15,7 @@ the peer ends it between two frames   nothing is said
 it is silent for max idle             nothing is said, as Kafka does
 a frame that is none, a peer that is  one line of the log: ``ConnectionEnded``
 gone, an answer that cannot be sent
+it does not prove who it is           the same, behind an answer that says so (``sasl/gate.py``)
 this side stops                       the request in hand is answered first
 an error that nobody expected         ``on_failure``: the state of the process is in doubt
 ====================================  ==============================================================
@@ -24,6 +25,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from raylog.actors.plane.meters import Measured, size_of
@@ -37,13 +39,21 @@ MAX_IDLE_MS: Final = 600_000
 _TIMEVAL: Final = struct.Struct("@ll")
 
 
+class LastAnswer(Exception):
+    """An answer after which the connection ends, and why it does."""
+
+    def __init__(self, pieces: Sequence[Piece], error: RaylogError) -> None:
+        super().__init__(pieces, error)
+        self.pieces, self.error = pieces, error
+
+
 class Answering(Protocol):
     """What answers requests."""
 
     def __call__(self, frame: bytearray, parking: Parking) -> Sequence[Piece] | None:
         """The answer of a request; None if it gets none.
 
-        Raises a RaylogError to end the connection.
+        Raises a RaylogError to end the connection, and LastAnswer to answer and end it.
         """
 
 
@@ -65,9 +75,7 @@ class Connection:
         self._answer, self._leave, self._note = answer, leave, note
         self._parking = Parking(connection)
         self._is_stopping = False
-        timeout = _TIMEVAL.pack(max_idle_ms // 1000, max_idle_ms % 1000 * 1000)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+        self.trust(max_idle_ms)
 
     def serve(self) -> RaylogError | None:
         """Answer requests until the connection ends; returns what ended it, if that is an error."""
@@ -83,11 +91,24 @@ class Connection:
                     self._note((key, took_s, len(frame), size_of(pieces or ())))
                 finally:
                     self._leave(len(frame))
+        except LastAnswer as last:
+            return self._say(last)
         except RaylogError as error:
             return error
         finally:
             self._connection.close()
         return None
+
+    def _say(self, last: LastAnswer) -> RaylogError:
+        with suppress(RaylogError):  # the peer need not wait for it
+            send(self._connection, last.pieces)
+        return last.error
+
+    def trust(self, max_idle_ms: int = MAX_IDLE_MS) -> None:
+        """It is known who the peer is: it may be silent for so long."""
+        timeout = _TIMEVAL.pack(max_idle_ms // 1000, max_idle_ms % 1000 * 1000)
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
 
     def stop(self) -> None:
         """Read no further request. Any thread may call it.

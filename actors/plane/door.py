@@ -7,6 +7,7 @@
     DeleteRecords, producers     here
     DescribeLogDirs              here, if there are partitions
     ApiVersions                  here: the same on every socket of a cluster
+    SaslHandshake and its kin    an error: who is to say who it is has done so (``sasl/gate.py``)
     anything else that is served ``relay``: the node's LogManager knows the cluster
     what is not served           the connection is closed, as Kafka does it
 
@@ -19,7 +20,7 @@ from typing import Final
 
 from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.cluster import DESCRIBE_LOG_DIRS
-from raylog.actors.plane.apis.connection import API_VERSIONS
+from raylog.actors.plane.apis.connection import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from raylog.actors.plane.apis.records import (
     DELETE_RECORDS,
     DESCRIBE_PRODUCERS,
@@ -39,6 +40,7 @@ from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.producers import describe_producers
 from raylog.actors.plane.producing import produce
 from raylog.actors.plane.removing import delete_records
+from raylog.actors.plane.sasl.gate import too_late
 from raylog.actors.plane.sending import Piece
 
 _OF_PARTITIONS: Final[Mapping[Api, Callable[[Request, Hosts], bytes]]] = {
@@ -82,6 +84,8 @@ class Door:
         if api is API_VERSIONS:
             read_body(request)
             return [answer(request, served_versions())]
+        if api in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+            return [too_late(request)]
         if api is DESCRIBE_LOG_DIRS and self.hosts:
             return [of_partitions(request, self.hosts)]
         return self._relay(request, parking)

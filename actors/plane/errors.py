@@ -159,3 +159,39 @@ class ClusterUnknown(RaylogError):
         "{what} cannot be answered yet: the Controller has not told this LogManager what there is; "
         "the connection was closed, and the client asks again. If it lasts, see `raylog health`"
     )
+
+
+class AuthenticationFailed(RaylogError):
+    """A peer has not proven who it is. Nobody is told whether there is such a user."""
+
+    code, error_name = 58, "SASL_AUTHENTICATION_FAILED"
+    why: str
+    template = (
+        "authentication failed: {why}; the connection was closed. Check the user, the password and "
+        "the mechanism of the client"
+    )
+
+
+class IllegalSaslState(RaylogError):
+    """A request that has no place where it comes: before authentication, or in its middle."""
+
+    code, error_name = 34, "ILLEGAL_SASL_STATE"
+    fields = ("api",)
+    api: str
+    template = (
+        "{api} came before its peer had said who it is; the connection was closed. Set "
+        "security.protocol of the client to SASL_PLAINTEXT, or SASL_SSL with TLS"
+    )
+
+
+class UnsupportedSaslMechanism(RaylogError):
+    """A client asks for a mechanism that this listener does not know."""
+
+    code, error_name = 33, "UNSUPPORTED_SASL_MECHANISM"
+    fields = ("mechanism", "known")
+    mechanism: str
+    known: str
+    template = (
+        "the mechanism {mechanism!r} is not known here; the connection was closed. Set "
+        "sasl.mechanism of the client to one of {known}"
+    )

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from raylog.actors.cluster_image import Endpoint
+from raylog.actors.errors import NotLeader
 from raylog.actors.metrics import Exporter
 from raylog.actors.partition.partition import Partition
 from raylog.actors.partition.spec import LogSpec
@@ -63,6 +64,12 @@ class LogSockets:
             sockets.keep_up(ask())
         finally:
             self._keeping_up.release()
+
+    def open_inner(self, host: str) -> tuple[int, str]:
+        """See ``Sockets.open_inner``. Raises NotLeader, too, before ``begin``."""
+        if self._sockets is None:
+            raise NotLeader(str(self._spec.partition), "its log is not open yet")
+        return self._sockets.open_inner(host)
 
     def export(self, exporter: Exporter) -> None:
         """Export its metrics."""

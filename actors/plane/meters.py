@@ -49,6 +49,8 @@ class SocketMeters:
         for measured in drain(self.requests):
             by_api[measured[0]].append(measured)
         for key, requests in by_api.items():
+            if key not in APIS:
+                continue  # a bare token of SASL
             api = APIS[key].name
             exporter.add(f"{name}requests", len(requests), api=api)
             exporter.add(f"{name}request_seconds", sum(one[1] for one in requests), api=api)

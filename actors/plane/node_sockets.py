@@ -7,12 +7,12 @@ from typing import Final
 from raylog.actors.cluster_image import ClusterEntries, Endpoint
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.metrics import Exporter
-from raylog.actors.plane.addresses import manager_name
+from raylog.actors.plane.addresses import LOOPBACK, manager_name
 from raylog.actors.plane.cluster_door import ClusterDoor, Commands
 from raylog.actors.plane.door import Door
 from raylog.actors.plane.image import image_of
 from raylog.actors.plane.meters import OF_LOG_MANAGER
-from raylog.actors.plane.sockets import LOOPBACK, Sockets
+from raylog.actors.plane.sockets import Sockets
 
 CLOSE_S: Final = 1.0
 

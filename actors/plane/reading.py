@@ -37,7 +37,7 @@ _TLS_HANDSHAKE: Final = 0x16030000  # the first bytes of a TLS client's hello, a
 
 
 class Frames:
-    """The frames of one connection, one after the other."""
+    """The frames of one connection, one after the other. ``max_frame_bytes``: may change."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Frames:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connection, self._room = connection, room
-        self._max_frame_bytes, self._now_s = max_frame_bytes, now_s
+        self.max_frame_bytes, self._now_s = max_frame_bytes, now_s
         self._head = bytearray(_SIZE.size)
 
     def next(self) -> bytearray | None:
@@ -60,8 +60,8 @@ class Frames:
         if not self._receive_head():
             return None
         (size_bytes,) = _SIZE.unpack(self._head)
-        if not 0 <= size_bytes <= self._max_frame_bytes:
-            raise FrameTooLarge(size_bytes, self._max_frame_bytes, _hint(size_bytes))
+        if not 0 <= size_bytes <= self.max_frame_bytes:
+            raise FrameTooLarge(size_bytes, self.max_frame_bytes, _hint(size_bytes))
         if not self._room.enter(size_bytes):
             return None
         try:

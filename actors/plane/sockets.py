@@ -6,25 +6,31 @@ a line of the log.
 
 import logging
 import socket
+import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from raylog.actors.cluster_image import Endpoint
 from raylog.actors.events import event, warn
 from raylog.actors.metrics import Exporter
-from raylog.actors.plane.addresses import listen_tcp, listen_unix
+from raylog.actors.plane.addresses import LOOPBACK, listen_tcp, listen_unix
 from raylog.actors.plane.connection import Answering, Connection
 from raylog.actors.plane.errors import AcceptFailed, AddressTaken
+from raylog.actors.plane.inner import MECHANISM, Token
 from raylog.actors.plane.listener import Listener
 from raylog.actors.plane.meters import SocketMeters
-from raylog.actors.plane.reading import Frames
+from raylog.actors.plane.reading import MAX_FRAME_BYTES, Frames
 from raylog.actors.plane.room import Room
+from raylog.actors.plane.sasl.gate import Gate
 from raylog.storage.errors import RaylogError
 
 logger = logging.getLogger(__name__)
 
-# Until SASL and TLS are there, nobody from elsewhere comes in.
-LOOPBACK: Final = "127.0.0.1"
+# Of who has not said yet who it is: frames as large as Kafka takes them
+# (sasl.server.max.receive.size), and so long a silence.
+STRANGER_BYTES: Final = 512 << 10
+STRANGER_IDLE_MS: Final = 30_000
 
 
 class Sockets:
@@ -48,6 +54,9 @@ class Sockets:
         self._listeners: list[Listener] = []
         self._is_named = self._is_closed = False
         self._told = ""  # why it could not listen last
+        self._opening = threading.Lock()
+        self._token: Token | None = None
+        self._inner_ports: dict[str, int] = {}  # by the address
         self.port = 0
 
     def keep_up(self, endpoint: Endpoint | None) -> None:
@@ -81,10 +90,30 @@ class Sockets:
         event(logger, "listening", host=LOOPBACK, port=port)
         return port
 
-    def _listen(self, listening: socket.socket) -> None:
+    def open_inner(self, host: str) -> tuple[int, str]:
+        """The port at this address for raylog's own clients, and the token that lets them in.
+
+        Any thread. Raises AddressTaken and AcceptFailed.
+        """
+        with self._opening:
+            if self._is_closed:
+                raise AcceptFailed("the process is about to end")
+            token = self._token = self._token or Token()
+            if host not in self._inner_ports:
+                listening = listen_tcp(host, 0)
+                self._listen(listening, partial(self._begin_guarded, token))
+                self._inner_ports[host] = int(listening.getsockname()[1])
+                event(logger, "listening", host=host, port=self._inner_ports[host])
+            return self._inner_ports[host], token.text
+
+    def _listen(
+        self,
+        listening: socket.socket,
+        begin: Callable[[socket.socket], Connection] | None = None,
+    ) -> None:
         """Serve who comes by this socket. Raises AcceptFailed."""
         try:
-            listener = Listener(listening, self._begin, self._ended, self._on_failure)
+            listener = Listener(listening, begin or self._begin, self._ended, self._on_failure)
         except RuntimeError as error:  # the system has no more threads
             listening.close()
             raise AcceptFailed(str(error)) from None
@@ -93,6 +122,18 @@ class Sockets:
     def _begin(self, accepted: socket.socket) -> Connection:
         room, note = self._room, self._meters.requests.append
         return Connection(accepted, Frames(accepted, room), self._answer, room.leave, note)
+
+    def _begin_guarded(self, token: Token, accepted: socket.socket) -> Connection:
+        frames = Frames(accepted, self._room, max_frame_bytes=STRANGER_BYTES)
+
+        def trust() -> None:
+            frames.max_frame_bytes = MAX_FRAME_BYTES
+            connection.trust()
+
+        gate = Gate(self._answer, {MECHANISM: token.exchange}, trust)
+        leave, note = self._room.leave, self._meters.requests.append
+        connection = Connection(accepted, frames, gate, leave, note, max_idle_ms=STRANGER_IDLE_MS)
+        return connection
 
     @property
     def connections(self) -> int:
@@ -119,7 +160,8 @@ class Sockets:
 
     def close(self, deadline_s: float) -> bool:
         """Let each connection finish the request in hand, and end; whether all did in time."""
-        self._is_closed = True
+        with self._opening:
+            self._is_closed = True
         self._room.close()
         listeners, self._listeners = self._listeners, []
         are_closed = [listener.close(deadline_s) for listener in listeners]

@@ -37,6 +37,11 @@ def own_node_id() -> str:
     return str(ray.get_runtime_context().get_node_id())
 
 
+def own_host() -> str:
+    """The address of the Ray node that this process runs on, as other nodes reach it."""
+    return str(ray.util.get_node_ip_address())
+
+
 def own_node() -> Node:
     """The node that this process runs on, as it is now."""
     node_id = own_node_id()

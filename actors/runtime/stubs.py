@@ -22,6 +22,7 @@ from raylog.actors.control import Confirmed, LogId, MetadataKept, MetadataPush, 
 from raylog.actors.messages import (
     AppendResult,
     CompactionStatus,
+    DataAddress,
     FetchResult,
     LogDirStatus,
     PartitionOffsets,
@@ -64,19 +65,8 @@ class LogActorStub:
     def fetch(self, offset: int, max_bytes: int) -> Call[FetchResult]:
         return Call(self.handle.fetch.remote(offset, max_bytes), self._name)
 
-    def produce(self, request: bytes, records: Any = None) -> Call[bytes]:
-        """``records``: a batch that is not inside of the request."""
-        arguments = (request,) if records is None else (request, records)
-        return Call(self.handle.produce.remote(*arguments), self._name)
-
-    def fetch_batches(self, request: bytes) -> Call[FetchResult | bytes]:
-        return Call(self.handle.fetch_batches.remote(request), self._name)
-
-    def poll_batches(self, request: bytes) -> Call[FetchResult | bytes]:
-        return Call(self.handle.poll_batches.remote(request), self._name)
-
-    def list_offset(self, request: bytes) -> Call[bytes]:
-        return Call(self.handle.list_offset.remote(request), self._name)
+    def data_address(self, topic_id: str, reader_node: str) -> Call[DataAddress]:
+        return Call(self.handle.data_address.remote(topic_id, reader_node), self._name)
 
     def says(self) -> Call[LogSays]:
         return Call(self.handle.says.remote(), self._name)

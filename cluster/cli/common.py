@@ -79,7 +79,7 @@ def admin_of(broker: "Broker") -> "Admin":
     from raylog.cluster.admin import Admin
     from raylog.cluster.client.commanding import PATIENCE_S
 
-    return Admin(broker.connection(), most_patience_s=PATIENCE_S)
+    return Admin(broker.client_connection(), most_patience_s=PATIENCE_S)
 
 
 def quiet_ray() -> None:

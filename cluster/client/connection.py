@@ -1,45 +1,76 @@
 """What clients stand on: Kafka's requests to a cluster, each with a deadline and a future.
 
-One request goes to one partition, since each partition's LogActor is what Kafka calls a broker. Two
-implementations stand under the same clients: Ray calls (``ray_connection.py``), and sockets for the
-partitions of this machine (``local_connection.py``). A future fails with raylog's errors, each with
-Kafka's code. What is asked carries the topic's id: a client that knows a topic which was deleted
-and made again is refused by name, with UnknownTopicId, and never writes into, or reads from, the
-new one.
+One request goes to one partition, since each partition's LogActor is what Kafka calls a broker;
+``socket_connection.py`` is the way it goes. A future fails with raylog's errors, each with Kafka's
+code. What is asked carries the topic's id: a client that knows a topic which was deleted and made
+again is refused by name, with UnknownTopicId, and never writes into, or reads from, the new one.
 
 No call waits, and none raises: what is wrong is in the future. Futures end in any thread; whoever
 adds a callback does little in it.
 """
 
 from concurrent.futures import Future
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from raylog.actors.requests import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    FetchRequest,
-    OffsetAnswer,
-    OffsetRequest,
-    ProduceAnswer,
-    ProduceRequest,
-)
 from raylog.storage.buffers import Buffer
-from raylog.storage.state.epochs import EpochEnd
+from raylog.storage.state.epochs import NO_EPOCH, EpochEnd
 from raylog.storage.wire import message
 
-__all__ = [
-    "READ_COMMITTED",
-    "READ_UNCOMMITTED",
-    "Connection",
-    "FetchAnswer",
-    "FetchRequest",
-    "OffsetAnswer",
-    "OffsetRequest",
-    "PartitionMetadata",
-    "ProduceAnswer",
-    "ProduceRequest",
-    "TopicMetadata",
-]
+READ_UNCOMMITTED: Final = 0  # Kafka's isolation levels
+READ_COMMITTED: Final = 1
+
+
+class ProduceRequest(NamedTuple):
+    """One v2 batch for one partition. It is not changed until the answer is there."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    leader_epoch: int  # as the client knows it; -1: not known
+    records: Buffer
+
+
+class ProduceAnswer(NamedTuple):
+    """Where a batch was written; for one that was sent twice, where it went the first time."""
+
+    base_offset: int
+    log_append_time: int  # ms, -1 unless the topic stamps records itself
+    log_start_offset: int
+
+
+class FetchRequest(NamedTuple):
+    """Batches of one partition from ``offset`` on."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    leader_epoch: int  # -1: not known
+    offset: int
+    max_bytes: int  # the first batch comes whole, however large
+    min_bytes: int = 1
+    max_wait_ms: int = 0
+    isolation: int = READ_UNCOMMITTED
+    # Of a batch that the reader has, the last one before ``offset`` or a later one; -1: not known.
+    last_fetched_epoch: int = NO_EPOCH
+
+
+class OffsetRequest(NamedTuple):
+    """The offset at a time: ms since the epoch, or Kafka's -1 (end), -2 (start), -3 (largest)."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    timestamp: int
+    isolation: int = READ_UNCOMMITTED
+
+
+class OffsetAnswer(NamedTuple):
+    """The first record at or after the time; -1 and -1 where there is none."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int  # of the record; -1 where there is none
 
 
 @message
@@ -79,12 +110,11 @@ class FetchAnswer(Protocol):
     diverging: EpochEnd | None
 
     def read(self) -> Buffer | None:
-        """The batches; None where there are none. Call it once, in the thread that decodes.
+        """The batches; None where there are none.
 
-        The first batch may begin before the offset that was asked for. On the partition's own node
-        this reads the segment's file. Raises StorageError where what was located has gone
-        meanwhile: ask again. The bytes stay as they are for as long as anything refers to them
-        (a memoryview, an array); their memory is used again after that.
+        The first batch may begin before the offset that was asked for. The bytes stay as they are
+        for as long as anything refers to them (a memoryview, an array); their memory is used again
+        after that.
         """
 
 

@@ -131,7 +131,7 @@ class FakeConnection:
             )
         self.requests.append(request)
         result = topic.partitions[request.partition].append(bytes(request.records))
-        return ProduceAnswer(result.base_offset, result.log_append_time, 0, 0, result.is_duplicate)
+        return ProduceAnswer(result.base_offset, result.log_append_time, 0)
 
     def answer_held(self) -> None:
         """What hangs goes on, as calls do whose actor was stopped for a while."""

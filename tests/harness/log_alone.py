@@ -57,7 +57,7 @@ class FakeProcess:
     node_id = "here"
 
     def __init__(self, *, is_restart: bool) -> None:
-        self.is_restart = is_restart
+        self.is_restart, self.host = is_restart, "10.0.0.7"
         self.places: list[Exception] = []  # what the next looks at the node's label raise
         self.waiting: dict[str, Callable[[], None]] = {}
         self.ended_for_good = 0
@@ -148,6 +148,9 @@ class FakeSockets:
         endpoint = None if self.port or self.partition is None else ask()
         if endpoint is not None:
             self.port = endpoint.port
+
+    def open_inner(self, host: str) -> tuple[int, str]:
+        return 4001, f"the token at {host}"
 
     def export(self, exporter: Exporter) -> None:
         self.exports += 1

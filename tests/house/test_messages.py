@@ -21,7 +21,6 @@ from raylog.storage.errors import RaylogError
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.names import TopicPartition
-from raylog.storage.readable import Slice
 from raylog.storage.records.rules import RecordRules
 from raylog.storage.segment import SegmentId
 from raylog.storage.state.epochs import EpochEnd
@@ -50,7 +49,6 @@ FIXED = {
     EpochEnd: ("epoch", "offset"),
     FetchResult: (
         "records",
-        "location",
         "high_watermark",
         "log_start_offset",
         "end_offset",
@@ -62,7 +60,6 @@ FIXED = {
     LastRecord: ("offset", "epoch"),
     SegmentId: ("base_offset", "inode"),
     SegmentTimes: ("base_offset", "size_bytes", "largest_timestamp", "first_timestamp"),
-    Slice: ("path", "inode", "position", "size_bytes"),
     TimestampOffset: ("timestamp", "offset"),
     TopicPartition: ("topic", "partition"),
 }

@@ -117,7 +117,7 @@ def test_a_range_is_exactly_the_range(broker: Broker, topic: str) -> None:
             producer.send(topic, b"%d" % n, partition=0)
     offsets = [
         o
-        for batch in read_range(broker.connection(), topic, 0, 1234, 4321, max_bytes=2000)
+        for batch in read_range(broker.client_connection(), topic, 0, 1234, 4321, max_bytes=2000)
         for o in batch["offset"].to_pylist()
     ]
     assert offsets == list(range(1234, 4321))
@@ -233,7 +233,7 @@ class Unreliable:
     """A connection that loses answers, or requests, or refuses, as told."""
 
     def __init__(self, broker: Broker, faults: list[str]) -> None:
-        self._connection, self.faults = broker.connection(), faults
+        self._connection, self.faults = broker.client_connection(), faults
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)

@@ -17,6 +17,7 @@ from raylog.actors.errors import (
     UnknownTopicOrPartition,
 )
 from raylog.cluster.broker import Broker
+from raylog.cluster.client.buffers import Buffers
 from raylog.cluster.client.connection import (
     FetchRequest,
     OffsetAnswer,
@@ -25,24 +26,27 @@ from raylog.cluster.client.connection import (
     ProduceRequest,
     TopicMetadata,
 )
-from raylog.cluster.client.ray_connection import RayConnection
+from raylog.cluster.client.socket_connection import SocketConnection
+from raylog.cluster.client.sockets.channels import Key
+from raylog.cluster.client.sockets.local_logs import LocalLogs
+from raylog.cluster.client.sockets.reactor import Reactor
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
 from raylog.storage.testing.waiting import wait_for
 
 T0 = 1_700_000_000_000
 TIMEOUT_S = 30.0
-# More than a call of Ray carries inside of it.
+# More than a socket takes at once.
 LARGE = os.urandom(300_000)
 
 
 @pytest.fixture
-def connection(broker: Broker) -> RayConnection:
-    return RayConnection(broker.namespace)
+def connection(broker: Broker) -> SocketConnection:
+    return broker.client_connection()
 
 
 @pytest.fixture
-def known(connection: RayConnection, topic: str) -> TopicMetadata:
+def known(connection: SocketConnection, topic: str) -> TopicMetadata:
     return connection.metadata(topic, timeout_s=TIMEOUT_S).result()
 
 
@@ -55,7 +59,7 @@ def fetch(known: TopicMetadata, offset: int = 0, max_wait_ms: int = 0) -> FetchR
     return FetchRequest(known.topic, known.topic_id, 0, -1, offset, 8 << 20, 1, max_wait_ms)
 
 
-def test_what_is_produced_is_fetched(connection: RayConnection, known: TopicMetadata) -> None:
+def test_what_is_produced_is_fetched(connection: SocketConnection, known: TopicMetadata) -> None:
     assert len(known.partitions) == 2
     assert known.partitions[0].node_id
     for value in (b"small", LARGE):
@@ -70,19 +74,41 @@ def test_what_is_produced_is_fetched(connection: RayConnection, known: TopicMeta
     assert found == OffsetAnswer(offset=2, timestamp=-1, leader_epoch=0)
 
 
-def test_bytes_that_cannot_be_read_from_the_file_come_by_call(
-    connection: RayConnection, known: TopicMetadata, monkeypatch: pytest.MonkeyPatch
+class NoLogs(LocalLogs):
+    """No LogActor is on this machine."""
+
+    def _connect(self, key: Key, has_ended: bool) -> None:
+        return None
+
+
+def test_partitions_of_other_machines_are_asked_by_tcp(
+    broker: Broker, known: TopicMetadata
 ) -> None:
-    connection.produce(produce(known, LARGE), timeout_s=TIMEOUT_S).result()
-    monkeypatch.setattr(connection, "_may_read_files", lambda _: False)
-    answer = connection.fetch(fetch(known), timeout_s=TIMEOUT_S).result()
-    content = answer.read()
+    """As they cannot be found by name: their LogActors tell where they listen, and a token."""
+    nowhere = NoLogs("any", Reactor(), Buffers())
+    remote = SocketConnection(broker.connection(), logs_of=lambda _: nowhere)
+    remote.metadata(known.topic, timeout_s=TIMEOUT_S).result()
+    produced = [
+        remote.produce(produce(known, value), timeout_s=TIMEOUT_S) for value in (b"1", LARGE, b"3")
+    ]
+    assert [one.result(TIMEOUT_S).base_offset for one in produced] == [0, 1, 2]
+    content = remote.fetch(fetch(known), timeout_s=TIMEOUT_S).result().read()
     assert content is not None
-    assert [record.value for record in decode_records(content)] == [LARGE]
+    assert [record.value for record in decode_records(content)] == [b"1", LARGE, b"3"]
+    waiting = remote.fetch(fetch(known, 3, max_wait_ms=60_000), timeout_s=70.0)
+    [pid] = [status.pid for status in broker.status() if status.partition == f"{known.topic}-0"]
+    os.kill(pid, signal.SIGKILL)
+    assert isinstance(waiting.exception(TIMEOUT_S), NotLeader)
+
+    def is_back() -> bool:
+        remote.forget(known.topic, 0)
+        return remote.produce(produce(known, b"4"), timeout_s=TIMEOUT_S).exception() is None
+
+    wait_for(is_back, 60.0, "its next process is found")
 
 
 def test_a_request_ends_in_time_though_nobody_answers(
-    connection: RayConnection, known: TopicMetadata
+    connection: SocketConnection, known: TopicMetadata
 ) -> None:
     waiting = connection.fetch(fetch(known, max_wait_ms=60_000), timeout_s=0.2)
     with pytest.raises(RequestTimedOut):
@@ -90,7 +116,7 @@ def test_a_request_ends_in_time_though_nobody_answers(
 
 
 def test_a_topic_that_was_made_again_is_neither_written_nor_read_by_who_knew_the_old(
-    broker: Broker, connection: RayConnection, known: TopicMetadata
+    broker: Broker, connection: SocketConnection, known: TopicMetadata
 ) -> None:
     connection.produce(produce(known, b"old"), timeout_s=TIMEOUT_S).result()
     broker.delete_topic(known.topic)
@@ -110,9 +136,9 @@ def test_a_topic_that_was_made_again_is_neither_written_nor_read_by_who_knew_the
 
 
 def test_a_partition_whose_process_dies_is_told_and_serves_again(
-    broker: Broker, connection: RayConnection, known: TopicMetadata
+    broker: Broker, connection: SocketConnection, known: TopicMetadata
 ) -> None:
-    first = connection.produce(produce(known, b"1"), timeout_s=TIMEOUT_S).result()
+    connection.produce(produce(known, b"1"), timeout_s=TIMEOUT_S).result()
     [pid] = [status.pid for status in broker.status() if status.partition == f"{known.topic}-0"]
     os.kill(pid, signal.SIGKILL)
 
@@ -129,14 +155,14 @@ def test_a_partition_whose_process_dies_is_told_and_serves_again(
 
     wait_for(is_answered)
     [again] = answers
-    assert (again.base_offset, again.leader_epoch) == (1, first.leader_epoch + 1)
-    fenced = produce(known, b"3")._replace(leader_epoch=first.leader_epoch)
-    refusal = connection.produce(fenced, timeout_s=TIMEOUT_S).exception()
+    assert again.base_offset == 1
+    fenced = fetch(known)._replace(leader_epoch=0)
+    refusal = connection.fetch(fenced, timeout_s=TIMEOUT_S).exception()
     assert isinstance(refusal, FencedLeaderEpoch)
 
 
 def test_what_does_not_exist_is_told_by_name(
-    connection: RayConnection, known: TopicMetadata
+    connection: SocketConnection, known: TopicMetadata
 ) -> None:
     unknown = connection.metadata("no-such-topic", timeout_s=TIMEOUT_S)
     assert isinstance(unknown.exception(), UnknownTopicOrPartition)

@@ -4,21 +4,33 @@ Nobody waits here. A request is sent by the thread that asks, as far as the sock
 reactor's thread sends what is left, and receives. What a peer cannot have meant (bytes that are no
 frame, an answer to another request) ends the connection, as its end does: who has asked is told
 why, and does not know whether the request took effect.
+
+A channel may have an entry (``entry.py``): requests of its own that come first. What is asked
+meanwhile is held.
 """
 
 import os
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from raylog.actors.plane.sending import MAX_BUFFERS, behind
 from raylog.cluster.client.buffers import Buffers
+from raylog.cluster.client.sockets.entry import Entry, Pieces
 from raylog.cluster.client.sockets.incoming import Incoming
 from raylog.cluster.client.sockets.wire import correlation_of
-from raylog.storage.buffers import Buffer
 from raylog.storage.limits import MAX_INT
+
+
+class Held(NamedTuple):
+    """A request that waits until the channel is entered."""
+
+    pieces_of: Pieces
+    take: Callable[[memoryview], None]
+    give_up: Callable[[str], None]
 
 
 class Asked(NamedTuple):
@@ -43,23 +55,32 @@ class Watching(Protocol):
 class Channel:
     """See the module's head. ``ask`` and ``end`` are for any thread, the rest for the reactor's."""
 
-    def __init__(self, connection: socket.socket, reactor: Watching, buffers: Buffers) -> None:
-        """``connection``: does not block."""
+    def __init__(
+        self,
+        connection: socket.socket,
+        reactor: Watching,
+        buffers: Buffers,
+        entry: Entry | None = None,
+    ) -> None:
+        """``connection``: does not block, and may not be connected yet."""
         self._connection, self._reactor = connection, reactor
         self._incoming = Incoming(connection, buffers)
         self._lock = threading.Lock()
         self._asked: deque[Asked] = deque()
         self._outgoing: list[memoryview] = []
         self._last_id = -1
+        self._held: list[Held] | None = None if entry is None else []
         self.has_answered = self.has_ended = False
         reactor.watch(self)
+        if entry is not None:
+            self._ask_to_enter(entry, next(entry))
 
     def fileno(self) -> int:
         return self._connection.fileno()
 
     def ask(
         self,
-        pieces_of: Callable[[int], Sequence[Buffer]],
+        pieces_of: Pieces,
         take: Callable[[memoryview], None],
         give_up: Callable[[str], None],
     ) -> bool:
@@ -70,14 +91,26 @@ class Channel:
         with self._lock:
             if self.has_ended:
                 return False
-            self._last_id = (self._last_id + 1) & MAX_INT
-            pieces = [memoryview(piece).cast("B") for piece in pieces_of(self._last_id)]
-            self._asked.append(Asked(self._last_id, take, give_up))
-            if self._outgoing:
-                self._outgoing += pieces
+            if self._held is not None:
+                self._held.append(Held(pieces_of, take, give_up))
             else:
-                self._send(pieces)
+                self._ask(pieces_of, take, give_up)
         return True
+
+    def _ask(
+        self,
+        pieces_of: Pieces,
+        take: Callable[[memoryview], None],
+        give_up: Callable[[str], None],
+    ) -> None:
+        """The lock is held."""
+        self._last_id = (self._last_id + 1) & MAX_INT
+        pieces = [memoryview(piece).cast("B") for piece in pieces_of(self._last_id)]
+        self._asked.append(Asked(self._last_id, take, give_up))
+        if self._outgoing:
+            self._outgoing += pieces
+        else:
+            self._send(pieces)
 
     def end(self) -> None:
         """End it soon, in the reactor's thread: who waits is told."""
@@ -87,6 +120,22 @@ class Channel:
             self._connection.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # it has ended
+
+    # -- entering ----------------------------------------------------------------------------------
+
+    def _ask_to_enter(self, entry: Entry, pieces_of: Pieces) -> None:
+        with self._lock:
+            self._ask(pieces_of, partial(self._go_on, entry), lambda _: None)
+
+    def _go_on(self, entry: Entry, frame: memoryview) -> None:
+        """An answer to a request of the entry. Raises ValueError."""
+        try:
+            self._ask_to_enter(entry, entry.send(frame))
+        except StopIteration:
+            with self._lock:
+                held, self._held = self._held or [], None
+                for one in held:
+                    self._ask(*one)
 
     # -- the reactor's thread ----------------------------------------------------------------------
 
@@ -126,7 +175,7 @@ class Channel:
             self._outgoing = []
         self._reactor.forget(self)
         self._connection.close()
-        for asked in self._asked:
+        for asked in (*self._asked, *(self._held or ())):
             asked.give_up(why)
 
     def _send(self, pieces: list[memoryview]) -> None:

@@ -18,7 +18,7 @@ from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.records import FETCH, LIST_OFFSETS, PRODUCE
 from raylog.actors.plane.hot.parts import compact_size
 from raylog.actors.plane.own_clients import BOUNDS, BOUNDS_TAG, CLIENT_ID, ERROR_TAG, read_error
-from raylog.actors.requests import (
+from raylog.cluster.client.connection import (
     FetchRequest,
     OffsetAnswer,
     OffsetRequest,
@@ -36,8 +36,10 @@ from raylog.storage.state.properties import id_uuid
 _CLIENT: Final = CLIENT_ID.encode()
 # Size, key, version, correlation id, the client id's length and bytes, no tags.
 _HEAD: Final = Struct(f">ihhih{len(_CLIENT)}sB")
+_PLAIN_HEAD: Final = Struct(f">ihhih{len(_CLIENT)}s")  # of a version that is not flexible
 _SIZE_BYTES: Final = 4
 _ANSWER_HEAD_BYTES: Final = 5  # correlation id, no tags; behind the size
+_CORRELATION_BYTES: Final = 4
 _ONE: Final = 2  # a compact count of one
 _NONE: Final = 1
 
@@ -133,8 +135,20 @@ def offset_request(request: OffsetRequest, correlation_id: int) -> tuple[Buffer,
         "topics": [{"name": request.topic, "partitions": [partition]}],
         "timeoutMs": 0,
     }
-    body = LIST_OFFSETS.request.write(value, LIST_OFFSETS.last_version)
-    return _head(LIST_OFFSETS, correlation_id, len(body)), body
+    return request_frame(LIST_OFFSETS, correlation_id, value)
+
+
+def request_frame(
+    api: Api, correlation_id: int, value: Value, version: int | None = None
+) -> tuple[Buffer, ...]:
+    """The frame's pieces, by the schema. ``version``: the last one by default."""
+    version = api.last_version if version is None else version
+    body = api.request.write(value, version)
+    if api.is_flexible(version):
+        return _head(api, correlation_id, len(body)), body
+    size = _PLAIN_HEAD.size - _SIZE_BYTES + len(body)
+    head = _PLAIN_HEAD.pack(size, api.key, version, correlation_id, len(_CLIENT), _CLIENT)
+    return head, body
 
 
 def _head(api: Api, correlation_id: int, body_bytes: int) -> bytes:
@@ -147,9 +161,9 @@ def _head(api: Api, correlation_id: int, body_bytes: int) -> bytes:
 
 def correlation_of(frame: memoryview) -> int:
     """Which request it answers. Raises ValueError."""
-    if len(frame) < _ANSWER_HEAD_BYTES:
+    if len(frame) < _CORRELATION_BYTES:
         raise ValueError(f"a frame of {len(frame)} bytes")
-    return int.from_bytes(frame[:4], "big", signed=True)
+    return int.from_bytes(frame[:_CORRELATION_BYTES], "big", signed=True)
 
 
 def produce_answer(frame: memoryview, partition: str) -> ProduceAnswer:
@@ -163,6 +177,16 @@ def produce_answer(frame: memoryview, partition: str) -> ProduceAnswer:
     if error_code:
         _raise(_only_partition(PRODUCE, frame, "responses", "partitionResponses"), partition)
     return ProduceAnswer(base_offset, append_time, log_start)
+
+
+def answer_body(api: Api, frame: memoryview, version: int | None = None) -> Value:
+    """The body of an answer, by the schema. Raises ValueError."""
+    version = api.last_version if version is None else version
+    position = _ANSWER_HEAD_BYTES if api.is_flexible(version) else _CORRELATION_BYTES
+    try:
+        return api.answer.read(ByteReader(frame, position, STORED), version)
+    except InvalidRecord as error:
+        raise ValueError(f"an answer to {api.name} ({error})") from None
 
 
 def offset_answer(frame: memoryview, partition: str) -> OffsetAnswer:
@@ -225,10 +249,9 @@ def _tags(reader: ByteReader) -> dict[int, bytes]:
 def _only_partition(api: Api, frame: memoryview, topics: str, partitions: str) -> Value:
     """The one partition of an answer, read by its schema. Raises ValueError."""
     try:
-        body = api.answer.read(ByteReader(frame, _ANSWER_HEAD_BYTES, STORED), api.last_version)
-        (topic,) = body[topics]
+        (topic,) = answer_body(api, frame)[topics]
         (part,) = topic[partitions]
-    except (InvalidRecord, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"an answer to {api.name} ({error})") from None
     return part
 

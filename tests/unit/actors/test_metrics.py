@@ -85,7 +85,7 @@ def test_what_happened_is_what_is_exported(disk: Disk, sink: Sink) -> None:
     with pytest.raises(CorruptRecord):
         partition.append(flip(30)(bytes(batch())))
     partition.fetch(0, max_bytes=1)
-    partition.fetch(0, locate=True)
+    partition.fetch(0)
     with pytest.raises(OffsetOutOfRange):
         partition.fetch(99)
     with pytest.raises(InvalidRequest):

@@ -1,6 +1,7 @@
 """Many things asked at once: each succeeds or fails by itself, and in time."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -16,16 +17,34 @@ from raylog.actors.errors import (
     TopicExists,
     UnknownTopicOrPartition,
 )
-from raylog.actors.requests import READ_COMMITTED, OffsetAnswer, Serves, decode_offset
+from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.names import CONTROLLER
+from raylog.actors.runtime.stubs import LogActorStub
 from raylog.cluster.admin import Admin, NewTopic
-from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
+from raylog.cluster.client.connection import (
+    READ_COMMITTED,
+    OffsetAnswer,
+    OffsetRequest,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from raylog.cluster.client.socket_connection import SocketConnection
 from raylog.storage.errors import InvalidTopic, OffsetOutOfRange
 from raylog.storage.names import TopicPartition
 from tests.unit.cluster.client.test_ray_connection import HERE, Actor, World, metadata
 
 KEY = ("orders", 0)
-SERVES = Serves(TopicPartition("orders", 0), "id", 5)
+
+
+class Sockets(SocketConnection):
+    """Asks for offsets by the calls that a test ends."""
+
+    def list_offset(self, request: OffsetRequest, *, timeout_s: float) -> "Future[OffsetAnswer]":
+        def ask(actor: LogActorStub) -> Call[OffsetAnswer]:
+            return Call(actor.handle.list_offset.remote(request), "an offset")
+
+        key = TopicPartition(request.topic, request.partition)
+        return self.by_ray.ask_partition(key, timeout_s, ask, is_read=True)
 
 
 @pytest.fixture
@@ -40,7 +59,7 @@ def controller(world: World) -> Actor:
 
 @pytest.fixture
 def admin(world: World) -> Admin:
-    return Admin(world.connection)
+    return Admin(Sockets(world.connection))
 
 
 def failed(error: Exception) -> RayTaskError:
@@ -278,7 +297,7 @@ def test_a_time_that_is_over_is_none_and_not_below(
     (future,) = admin.delete_records({KEY: -1}, timeout_s=10.0).values()
     answer_topic_metadata(world, controller)
     world.clock.now_s += 11.0
-    log_actor.answer(OffsetAnswer(7, -1, 2).encode())
+    log_actor.answer(OffsetAnswer(7, -1, 2))
     answer_topic_metadata(world, controller)
     world.deadlines.expire()
     error = future.exception(0)
@@ -311,8 +330,8 @@ def test_offsets_are_asked_of_the_topic_that_the_metadata_names(
     world.work()
     controller.answer(metadata(HERE))
     world.work()
-    (request,) = log_actor.answer(OffsetAnswer(7, -1, 2).encode())
-    asked = decode_offset(request, SERVES)
+    (request,) = log_actor.answer(OffsetAnswer(7, -1, 2))
+    asked = request
     assert (asked.topic_id, asked.timestamp, asked.isolation) == ("id", -1, READ_COMMITTED)
     assert futures[key].result(0) == OffsetAnswer(7, -1, 2)
 
@@ -320,7 +339,7 @@ def test_offsets_are_asked_of_the_topic_that_the_metadata_names(
 QUESTIONS: dict[str, tuple[Callable[[Admin], Any], Any, Any]] = {
     "list_offsets": (
         lambda admin: admin.list_offsets({KEY: "latest"}, timeout_s=10.0),
-        OffsetAnswer(7, -1, 2).encode(),
+        OffsetAnswer(7, -1, 2),
         OffsetAnswer(7, -1, 2),
     ),
     "delete_records": (lambda admin: admin.delete_records({KEY: 7}, timeout_s=10.0), 7, 7),
@@ -435,7 +454,7 @@ def test_a_time_may_be_a_number_a_name_or_a_datetime(
     controller.answer(metadata(HERE))
     world.work()
     _, (request,), _ = log_actor.calls[0]
-    assert decode_offset(request, SERVES).timestamp == timestamp
+    assert request.timestamp == timestamp
 
 
 def test_a_topic_or_partition_that_does_not_exist_fails_alone(
@@ -480,7 +499,7 @@ def test_all_records_are_those_that_are_there_when_it_is_asked_first(
     log_actor = world.serve()
     (future,) = admin.delete_records({KEY: -1}).values()
     answer_metadata(world, controller)
-    log_actor.answer(OffsetAnswer(7, -1, 2).encode())
+    log_actor.answer(OffsetAnswer(7, -1, 2))
     answer_metadata(world, controller)
     assert log_actor.answer(ActorDiedError()) == (7,)
     log_actor = world.serve()

@@ -23,7 +23,6 @@ from raylog.storage.readable import (
     LATEST,
     LATEST_TIERED,
     MAX_TIMESTAMP,
-    Slice,
 )
 from raylog.storage.records.batch import read_header, seal
 from raylog.storage.records.encode import encode_records
@@ -118,8 +117,7 @@ def test_a_read_tells_where_the_bytes_lie(disk: Disk) -> None:
         log.append(batch_of_size(100, 2))
     found = log.read(4, 1000)
     assert found.path == disk.path("00000000000000000004.log")
-    location = Slice(found.path, log.segments[1].log.inode, 0, 100)
-    assert found.location == location
+    assert (found.position, found.size_bytes) == (0, 100)
 
 
 def test_reads_in_gaps_go_on_behind_them(disk: Disk) -> None:

@@ -80,7 +80,7 @@ def test_what_waits_for_an_fsync_is_not_there_for_consumers(
         assert log.high_watermark == log.last_stable_offset == begin
         assert log.log_end_offset == begin + hidden
         found = log.read(begin, 1000)
-        assert (found.size_bytes, found.file, found.location, found.read()) == (0, None, None, b"")
+        assert (found.size_bytes, found.file, found.read()) == (0, None, b"")
         assert (found.high_watermark, found.log_end_offset) == (begin, begin + hidden)
         assert log.read(begin, 1000, COMMITTED).size_bytes == 0
         assert log.read(0, 10_000).size_bytes == log.read(0, 10_000, COMMITTED).size_bytes

@@ -53,17 +53,13 @@ def test_what_is_appended_is_fetched(disk: Disk) -> None:
     assert (answer.base_offset, answer.last_offset, answer.leader_epoch) == (0, 2, 0)
     result = partition.fetch(0)
     assert offsets(result) == [0, 1, 2]
-    assert (result.high_watermark, result.log_start_offset, result.location) == (3, 0, None)
-    located = partition.fetch(0, locate=True)
-    assert located.records is None
-    assert located.location is not None
-    assert located.location.path.endswith("00000000000000000000.log")
+    assert (result.high_watermark, result.log_start_offset) == (3, 0)
     assert partition.offsets() == (0, 0, 3, 3)
 
 
 def test_the_end_is_empty_at_once_and_beyond_is_an_error(disk: Disk) -> None:
     partition = partition_on(disk)
-    assert partition.fetch(0) == FetchResult(None, None, 0, 0, -1, 0, leader_epoch=0)
+    assert partition.fetch(0) == FetchResult(None, 0, 0, -1, 0, leader_epoch=0)
     with pytest.raises(OffsetOutOfRange):
         partition.fetch(1, max_wait_ms=LONG_MS)
 
@@ -521,15 +517,3 @@ def test_an_append_may_come_between_two_slices_of_producers_that_are_forgotten(
     partition.maintain(ProducerExpiration(1000))
     assert lock.taken == 3, "two, two and one"
     assert partition.rest_s(ProducerExpiration(1000)) == MAX_REST_S
-
-
-def test_a_located_answer_travels_as_bytes_with_all_its_fields(disk: Disk) -> None:
-    partition = partition_on(disk)
-    for offset in (0, 2):
-        partition.append(batch(2))
-        found = partition.fetch(offset, locate=True)
-        assert found.location is not None
-        assert found.end_offset == offset + 2
-        assert FetchResult.decode(found.encode()) == found
-    nothing = partition.fetch(4, locate=True)
-    assert FetchResult.decode(nothing.encode()) == nothing

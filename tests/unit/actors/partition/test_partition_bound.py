@@ -54,7 +54,6 @@ def test_nobody_sees_or_is_woken_by_what_waits_for_its_fsync(
         wait_for(hang.has_begun.is_set)
         found = partition.fetch(begin)
         assert (found.records, found.high_watermark) == (None, begin)
-        assert partition.fetch(begin, locate=True).location is None
         assert end_of(partition) == partition.offsets().high_watermark == begin
         assert partition.offsets().log_end_offset == begin + 1
         assert partition.waiting == 1

@@ -23,6 +23,7 @@ from raylog.actors.metrics import Exporter, Metric
 from raylog.actors.partition.spec import LogSpec
 from raylog.actors.plane import relay as relay_module
 from raylog.actors.plane.addresses import (
+    LOOPBACK,
     listen_tcp,
     listen_unix,
     log_name,
@@ -36,7 +37,7 @@ from raylog.actors.plane.log_sockets import LogSockets
 from raylog.actors.plane.node_sockets import NodeSockets
 from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.room import Room
-from raylog.actors.plane.sockets import LOOPBACK, Sockets
+from raylog.actors.plane.sockets import Sockets
 from raylog.storage.config import LogConfig
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.producers import ProducerExpiration

@@ -1,13 +1,10 @@
-"""Requests by Ray calls: nothing waits, every future ends, and with raylog's errors."""
+"""Ray calls: nothing waits, every future ends, and with raylog's errors."""
 
 import pickle
-import struct
 from collections.abc import Callable
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import ray
 from ray.exceptions import ActorUnavailableError, RayTaskError
@@ -19,26 +16,15 @@ from raylog.actors.errors import (
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
-from raylog.actors.messages import FetchResult
-from raylog.actors.requests import Serves, decode_fetch, decode_offset, records_in
+from raylog.actors.messages import PartitionOffsets
 from raylog.actors.runtime import clusters
 from raylog.actors.runtime.names import CONTROLLER
-from raylog.cluster.client import ray_connection
-from raylog.cluster.client.connection import (
-    FetchRequest,
-    OffsetAnswer,
-    OffsetRequest,
-    PartitionMetadata,
-    ProduceAnswer,
-    ProduceRequest,
-    TopicMetadata,
-)
+from raylog.actors.runtime.stubs import LogActorStub
+from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
 from raylog.cluster.client.deadlines import Deadlines
 from raylog.cluster.client.ray_connection import RayConnection
-from raylog.storage.errors import LogMissing, SegmentDeleted
+from raylog.storage.errors import LogMissing
 from raylog.storage.names import TopicPartition
-from raylog.storage.readable import Slice
-from raylog.storage.testing.logs import batch
 from tests.unit.cluster.client.test_deadlines import Clock
 
 HERE = "node-here"
@@ -88,7 +74,6 @@ class World:
         self.connection = RayConnection("ns", run=self.works.append, deadlines=self.deadlines)
         patch.setattr(ray, "is_initialized", lambda: True)
         patch.setattr(ray, "get_actor", self._get_actor)
-        patch.setattr(ray_connection, "own_node_id", lambda: HERE)
 
     def _get_actor(self, name: str, namespace: str) -> Actor:
         self.looks.append(name)
@@ -104,15 +89,9 @@ class World:
         self.actors[name] = Actor()
         return self.actors[name]
 
-    def produce(
-        self, records: bytes = b"batch", timeout_s: float = 30.0
-    ) -> "Future[ProduceAnswer]":
-        request = ProduceRequest("orders", "id", 0, -1, records)
-        return self.connection.produce(request, timeout_s=timeout_s)
-
-    def fetch(self, offset: int = 0, max_wait_ms: int = 0) -> "Future[Any]":
-        request = FetchRequest("orders", "id", 0, -1, offset, 1 << 20, 1, max_wait_ms)
-        return self.connection.fetch(request, timeout_s=30.0)
+    def ask(self, timeout_s: float = 30.0, number: Any = 0) -> "Future[PartitionOffsets]":
+        partition = TopicPartition("orders", number)
+        return self.connection.ask_partition(partition, timeout_s, LogActorStub.offsets)
 
 
 @pytest.fixture
@@ -124,9 +103,7 @@ def metadata(node_id: str) -> TopicMetadata:
     return TopicMetadata("orders", "id", (PartitionMetadata(0, -1, node_id),), 1 << 20)
 
 
-ANSWER = ProduceAnswer(7, -1, 0, 3, False)
-WRITTEN = ANSWER.encode()
-SERVES = Serves(TopicPartition("orders", 0), "id", 5)
+OFFSETS = PartitionOffsets(0, 3, 5, 7)
 
 
 # -- looking for actors ----------------------------------------------------------------------------
@@ -134,67 +111,67 @@ SERVES = Serves(TopicPartition("orders", 0), "id", 5)
 
 def test_no_call_waits_for_a_look_at_rays_head(world: World) -> None:
     log_actor = world.serve()
-    future = world.produce()
+    future = world.ask()
     assert world.looks == []
     world.work()
     assert world.looks == ["Log:orders-0"]
-    log_actor.answer(WRITTEN)
-    assert future.result(0) == ANSWER
+    log_actor.answer(OFFSETS)
+    assert future.result(0) == OFFSETS
 
 
 def test_an_actor_that_is_known_is_called_at_once(world: World) -> None:
     log_actor = world.serve()
-    first, second = world.produce(), world.produce()
+    first, second = world.ask(), world.ask()
     world.work()
     assert world.looks == ["Log:orders-0"]
-    world.produce()
+    world.ask()
     assert len(log_actor.calls) == 3
     assert not first.done()
     assert not second.done()
 
 
 def test_a_partition_that_nobody_serves_fails_at_once(world: World) -> None:
-    future = world.produce()
+    future = world.ask()
     world.work()
     assert isinstance(future.exception(0), NotLeader)
 
 
 def test_the_controllers_reason_is_what_the_next_request_hears(world: World) -> None:
     controller = world.serve(CONTROLLER)
-    world.produce()
-    world.produce()
+    world.ask()
+    world.ask()
     world.work()
     assert len(controller.calls) == 1
     reason = LogMissing("/disk/orders-0", "gone")
     _, partition, call = controller.calls.pop(0)
     assert partition == ("orders", 0)
     call.set_result(reason)
-    future = world.produce()
+    future = world.ask()
     world.work()
     assert future.exception(0) is reason
     controller.answer(None)
-    last = world.produce()
+    last = world.ask()
     world.work()
     assert isinstance(last.exception(0), NotLeader)
 
 
 def test_a_partition_that_is_served_again_is_found(world: World) -> None:
-    world.produce()
+    world.ask()
     world.work()
     log_actor = world.serve()
-    future = world.produce()
+    future = world.ask()
     world.work()
-    log_actor.answer(WRITTEN)
-    assert future.result(0) == ANSWER
+    log_actor.answer(OFFSETS)
+    assert future.result(0) == OFFSETS
 
 
 def test_an_actor_that_is_forgotten_is_looked_for_again(world: World) -> None:
     old = world.serve()
-    world.produce()
+    world.ask()
     world.work()
     world.connection.forget("orders", 0)
     new = world.serve()
-    world.produce()
+    world.ask()
     world.work()
     assert (len(old.calls), len(new.calls)) == (1, 1)
 
@@ -204,8 +181,7 @@ def test_a_number_that_is_none_finds_no_other_partition(world: World, number: An
     """Their actors would have the names of partition 1 of ``orders-``, and of orders' 0."""
     world.serve("Log:orders--1")
     world.serve("Log:orders-0")
-    request = ProduceRequest("orders", "id", number, -1, b"batch")
-    future = world.connection.produce(request, timeout_s=30.0)
+    future = world.ask(number=number)
     assert isinstance(future.exception(0), UnknownTopicOrPartition)
     assert world.works == []
 
@@ -215,7 +191,7 @@ def test_a_number_that_is_none_finds_no_other_partition(world: World, number: An
 
 def test_an_actors_error_is_the_futures(world: World) -> None:
     log_actor = world.serve()
-    future = world.produce()
+    future = world.ask()
     world.work()
     cause = LogMissing("/disk", "gone")
     log_actor.answer(RayTaskError("append", "traceback", cause))
@@ -224,7 +200,7 @@ def test_an_actors_error_is_the_futures(world: World) -> None:
 
 def test_an_actor_that_is_being_restarted_is_not_the_leader(world: World) -> None:
     log_actor = world.serve()
-    future = world.produce()
+    future = world.ask()
     world.work()
     log_actor.answer(ActorUnavailableError("restarting", b"1" * 16))
     assert isinstance(future.exception(0), NotLeader)
@@ -232,17 +208,17 @@ def test_an_actor_that_is_being_restarted_is_not_the_leader(world: World) -> Non
 
 def test_an_actor_that_hangs_is_answered_for_when_the_time_is_up(world: World) -> None:
     log_actor = world.serve()
-    future = world.produce(timeout_s=2.0)
+    future = world.ask(timeout_s=2.0)
     world.work()
     world.clock.now_s += 2.0
     world.deadlines.expire()
     assert isinstance(future.exception(0), RequestTimedOut)
-    log_actor.answer(WRITTEN)  # late: nobody waits any more
+    log_actor.answer(OFFSETS)  # late: nobody waits any more
 
 
 def test_a_request_whose_time_was_up_before_its_actor_was_found_is_not_sent(world: World) -> None:
     log_actor = world.serve()
-    world.produce(timeout_s=2.0)
+    world.ask(timeout_s=2.0)
     world.clock.now_s += 2.0
     world.deadlines.expire()
     world.work()
@@ -255,47 +231,12 @@ def test_what_ray_raises_at_the_call_is_in_the_future(world: World) -> None:
             raise RuntimeError("the object store is full")
 
     world.actors["Log:orders-0"] = Broken()
-    future = world.produce()
+    future = world.ask()
     world.work()
     assert isinstance(future.exception(0), RuntimeError)
 
 
-def test_an_answer_that_cannot_be_read_fails_the_future(world: World) -> None:
-    log_actor = world.serve()
-    future = world.fetch()
-    world.work()
-    log_actor.answer(b"short")
-    assert isinstance(future.exception(0), struct.error)
-
-
 # -- requests --------------------------------------------------------------------------------------
-
-
-def test_a_small_batch_travels_in_the_call_and_a_large_one_as_an_array(world: World) -> None:
-    log_actor = world.serve()
-    world.produce(b"small")
-    world.produce(bytes(100_000))
-    world.work()
-    (request,) = log_actor.answer(WRITTEN)
-    assert bytes(records_in(request)) == b"small"
-    request, payload = log_actor.answer(WRITTEN)
-    assert bytes(records_in(request)) == b""
-    assert isinstance(payload, np.ndarray)
-    assert payload.nbytes == 100_000
-
-
-def test_an_offset_is_looked_up_by_time(world: World) -> None:
-    log_actor = world.serve()
-    request = OffsetRequest("orders", "id", 0, -1, 1000)
-    futures = [world.connection.list_offset(request, timeout_s=30.0) for _ in range(2)]
-    world.work()
-    (asked,) = log_actor.answer(OffsetAnswer(5, 1001, 2).encode())
-    assert decode_offset(asked, SERVES) == request._replace(leader_epoch=-1)
-    log_actor.answer(OffsetAnswer(-1, -1, -1).encode())
-    assert [future.result(0) for future in futures] == [
-        OffsetAnswer(5, 1001, 2),
-        OffsetAnswer(-1, -1, -1),
-    ]
 
 
 def test_a_producer_id_and_metadata_come_from_the_controller(world: World) -> None:
@@ -352,87 +293,6 @@ def test_a_controller_that_is_gone_is_looked_for_again(world: World) -> None:
     assert third.result(0) == 4
 
 
-# -- fetches ---------------------------------------------------------------------------------------
-
-
-def located(path: Path, content: bytes) -> bytes:
-    """The answer of a LogActor of this node."""
-    path.write_bytes(content)
-    place = Slice(str(path), path.stat().st_ino, 0, len(content))
-    return FetchResult(None, place, high_watermark=9, log_start_offset=2, end_offset=7).encode()
-
-
-def test_a_fetch_that_may_wait_is_a_poll(world: World) -> None:
-    log_actor = world.serve()
-    world.fetch()
-    world.fetch(max_wait_ms=500)
-    world.work()
-    assert [name for name, *_ in log_actor.calls] == ["fetch_batches", "poll_batches"]
-
-
-def test_a_fetch_from_another_node_brings_the_bytes(world: World) -> None:
-    log_actor = world.serve()
-    future = world.fetch()
-    world.work()
-    log_actor.answer(FetchResult(np.frombuffer(b"batches", np.uint8), None, 9, 2, 7))
-    answer = future.result(0)
-    assert (answer.high_watermark, answer.log_start_offset, answer.end_offset) == (9, 2, 7)
-    assert bytes(answer.read()) == b"batches"
-
-
-def test_a_fetch_at_the_end_brings_nothing(world: World) -> None:
-    log_actor = world.serve()
-    future = world.fetch()
-    world.work()
-    log_actor.answer(FetchResult(None, None, 9, 2, -1))
-    assert future.result(0).read() is None
-
-
-def test_a_fetch_on_the_partitions_node_reads_the_file(world: World, tmp_path: Path) -> None:
-    log_actor = world.serve()
-    future = world.fetch()
-    world.work()
-    log_actor.answer(located(tmp_path / "segment", b"batches"))
-    answer = future.result(0)
-    assert (answer.high_watermark, answer.log_start_offset, answer.end_offset) == (9, 2, 7)
-    assert bytes(answer.read()) == b"batches"
-
-
-def test_a_file_that_was_written_anew_since_the_answer_is_not_read(
-    world: World, tmp_path: Path
-) -> None:
-    """The log lost its end after the actor had looked, and was opened again, under epoch 4."""
-    log_actor = world.serve()
-    for epoch, is_refused in ((3, False), (4, True)):
-        future = world.fetch()
-        world.work()
-        answer = located(tmp_path / f"segment{epoch}", bytes(batch(leader_epoch=epoch)))
-        log_actor.answer(FetchResult.decode(answer)._replace(leader_epoch=3).encode())
-        if is_refused:
-            with pytest.raises(SegmentDeleted):
-                future.result(0).read()
-        else:
-            assert future.result(0).read() == batch(leader_epoch=3)
-
-
-def test_a_file_that_cannot_be_read_here_is_asked_for_by_call(world: World, tmp_path: Path) -> None:
-    log_actor = world.serve()
-
-    def wants_location() -> bool:
-        world.fetch()
-        _, (request,), _ = log_actor.calls.pop()
-        return decode_fetch(request, SERVES)[1] == HERE
-
-    for by_call in (1, 2, 4):  # fewer tries each time: maybe it never can
-        answer = world.fetch()
-        world.work()
-        log_actor.answer(located(tmp_path / "segment", b"batches"))
-        (tmp_path / "segment").unlink()
-        with pytest.raises(SegmentDeleted):
-            answer.result(0).read()
-        assert [wants_location() for _ in range(by_call + 1)] == [False] * by_call + [True]
-
-
 # -- where there is no connection to Ray -----------------------------------------------------------
 
 
@@ -455,7 +315,7 @@ def test_without_an_address_nothing_is_started(
 ) -> None:
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     futures: list[Future[Any]] = [
-        world.produce(),
+        world.ask(),
         world.connection.new_producer_id(timeout_s=30.0),
     ]
     world.work()

@@ -14,7 +14,7 @@ from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.records import FETCH, LIST_OFFSETS, PRODUCE
 from raylog.actors.plane.hot.produce import read_produce
 from raylog.actors.plane.own_clients import BOUNDS, BOUNDS_TAG, ERROR_TAG, error_tags, read_error
-from raylog.actors.requests import FetchRequest, OffsetRequest, ProduceRequest
+from raylog.cluster.client.connection import FetchRequest, OffsetRequest, ProduceRequest
 from raylog.cluster.client.sockets import wire
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import CorruptRecord, InvalidRecord, RaylogError

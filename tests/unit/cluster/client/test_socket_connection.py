@@ -1,4 +1,4 @@
-"""Requests by the sockets of this machine's LogActors, and when Ray is asked."""
+"""Requests by the sockets of LogActors, and when Ray is asked where they are."""
 
 import os
 import socket
@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raylog.actors.errors import ActorAway, ReadTimedOut, RequestTimedOut
+from raylog.actors.errors import ActorAway, NotLeader, ReadTimedOut, RequestTimedOut
+from raylog.actors.messages import DataAddress
 from raylog.actors.partition.partition import Partition
-from raylog.actors.plane.addresses import listen_unix, log_name
+from raylog.actors.plane.addresses import LOOPBACK, listen_tcp, listen_unix, log_name
+from raylog.actors.plane.apis.connection import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from raylog.actors.plane.door import Door
 from raylog.actors.plane.sockets import Sockets
 from raylog.cluster.client.buffers import Buffers
@@ -25,11 +27,13 @@ from raylog.cluster.client.connection import (
     TopicMetadata,
 )
 from raylog.cluster.client.deadlines import Deadlines
-from raylog.cluster.client.local_connection import AVOID_S, LocalConnection, logs_of
+from raylog.cluster.client.socket_connection import SocketConnection, logs_of
 from raylog.cluster.client.sockets import local_logs
-from raylog.cluster.client.sockets.local_logs import AGAIN_S, MOST_WAITING, LocalLogs
+from raylog.cluster.client.sockets.local_logs import AGAIN_S, AVOID_S, LocalLogs
 from raylog.cluster.client.sockets.reactor import Reactor
+from raylog.cluster.client.sockets.remote_logs import RemoteLogs
 from raylog.storage.errors import CorruptRecord, LogClosed, OffsetOutOfRange, RecordTooLarge
+from raylog.storage.names import TopicPartition
 from raylog.storage.state.properties import id_text, random_id
 from raylog.storage.testing.logs import batch
 from raylog.storage.testing.waiting import DEADLINE_S, wait_for
@@ -42,7 +46,7 @@ CLOSE_S = 1.0
 
 
 class ByRay:
-    """Ray's connection: what is asked by it is kept, and never answered."""
+    """Ray's side: who asks for an address is kept, and answered by hand."""
 
     namespace = "a-namespace"
 
@@ -50,19 +54,22 @@ class ByRay:
         self.clock = Clock()
         self.deadlines = Deadlines(self.clock, threaded=False)
         self.cluster_id = cluster_id
-        self.asked: list[str] = []
+        self.asked: list[Future[DataAddress]] = []
+        self.forgotten: list[tuple[str, int]] = []
 
     def metadata(self, topic: str, *, timeout_s: float) -> "Future[TopicMetadata]":
         future: Future[TopicMetadata] = Future()
         future.set_result(TopicMetadata(topic, ID, (), 1 << 20, self.cluster_id))
         return future
 
-    def __getattr__(self, name: str) -> Callable[..., "Future[Any]"]:
-        def ask(*arguments: Any, **more: Any) -> "Future[Any]":
-            self.asked.append(name)
-            return Future()
+    def data_address(
+        self, partition: TopicPartition, topic_id: str, *, timeout_s: float
+    ) -> "Future[DataAddress]":
+        self.asked.append(Future())
+        return self.asked[-1]
 
-        return ask
+    def forget(self, topic: str, partition: int) -> None:
+        self.forgotten.append((topic, partition))
 
 
 class World:
@@ -76,26 +83,53 @@ class World:
         self.failures: list[BaseException] = []
         self.sockets: Sockets | None = None
         self.partition: Partition | None = None
-        self.logs = LocalLogs(self.cluster_id, Reactor(), Buffers(), self.clock)
+        reactor, buffers = Reactor(), Buffers()
+        self.logs = LocalLogs(self.cluster_id, reactor, buffers, self.clock)
+        self.remote = RemoteLogs(reactor, buffers)
         self.connection = self.connect()
         self.connection.metadata(TOPIC, timeout_s=1)
 
-    def connect(self) -> LocalConnection:
+    def connect(self) -> SocketConnection:
         """A connection of this process that does not know its cluster yet."""
-        return LocalConnection(
+        return SocketConnection(
             self.by_ray,  # type: ignore[arg-type]
             logs_of={self.cluster_id: self.logs}.__getitem__,
+            remote=self.remote,
         )
+
+    @property
+    def asked(self) -> int:
+        """How often Ray was asked for an address."""
+        return len(self.by_ray.asked)
+
+    def answer(self, outcome: DataAddress | Exception | None = None) -> None:
+        """Answer who asked last: by default with where the partition is served by TCP."""
+        asked = self.by_ray.asked[-1]
+        if isinstance(outcome, Exception):
+            asked.set_exception(outcome)
+        else:
+            asked.set_result(outcome or self.address())
+
+    def address(self) -> DataAddress:
+        assert self.sockets is not None
+        port, token = self.sockets.open_inner(LOOPBACK)
+        return DataAddress(LOOPBACK, port, token)
 
     @property
     def name(self) -> str:
         return log_name(self.cluster_id, ID, 0)
 
     def serve(self, **config: Any) -> Partition:
+        served = self.serve_elsewhere(**config)
+        assert self.sockets is not None
+        self.sockets.keep_up(None)
+        return served
+
+    def serve_elsewhere(self, **config: Any) -> Partition:
+        """By no name."""
         self.partition = self.partition or partition(self.folder, **config)
         door = Door(lambda request, parking: (), hosts(self.partition))
         self.sockets = Sockets(self.name, door, self.failures.append)
-        self.sockets.keep_up(None)
         return self.partition
 
     def stop(self) -> None:
@@ -146,7 +180,7 @@ def test_batches_are_produced_and_fetched(world: World) -> None:
     assert content.endswith(bytes(second)[8 + 4 + 4 :])  # but for what the log has stamped
     nothing = world.fetch(3).result(DEADLINE_S)
     assert (nothing.read(), nothing.end_offset) == (None, -1)
-    assert world.by_ray.asked == []
+    assert world.asked == 0
 
 
 def test_readers_of_committed_records_are_told_what_was_aborted(world: World) -> None:
@@ -209,37 +243,131 @@ def test_a_fetch_that_waits_holds_up_nothing(world: World) -> None:
     assert world.sockets.connections == opened
 
 
-def test_more_fetches_than_may_wait_go_by_ray(world: World) -> None:
+def test_many_requests_to_a_partition_are_on_their_way_at_once(world: World) -> None:
     world.serve()
-    waiting = [world.fetch(max_wait_ms=30_000) for _ in range(MOST_WAITING)]
-    assert world.by_ray.asked == []
-    world.fetch(max_wait_ms=30_000)
-    assert world.by_ray.asked == ["fetch"]
+    produced = [world.produce() for _ in range(world.connection.max_in_flight)]
+    assert [future.result(DEADLINE_S).base_offset for future in produced] == [0, 1, 2, 3, 4]
+
+
+# -- partitions of other machines ------------------------------------------------------------------
+
+
+def test_who_is_not_found_by_name_tells_by_ray_where_it_listens(world: World) -> None:
+    world.serve_elsewhere()
+    produced = [world.produce() for _ in range(3)]
+    listed, fetched = world.list_offset(-1), world.fetch(max_wait_ms=30_000)
+    assert world.asked == 1, "once for all of them"
+    world.answer()
+    assert [future.result(DEADLINE_S).base_offset for future in produced] == [0, 1, 2]
+    assert listed.result(DEADLINE_S).offset == 3
+    assert fetched.result(DEADLINE_S).log_start_offset == 0
+    waiting = world.fetch(3, max_wait_ms=30_000)
     world.produce().result(DEADLINE_S)
-    for future in waiting:
-        future.result(DEADLINE_S)
-    assert world.fetch(max_wait_ms=30_000).result(DEADLINE_S).high_watermark == 1
+    assert waiting.result(DEADLINE_S).high_watermark == 4
+    assert world.asked == 1
 
 
-def test_who_is_not_here_is_asked_by_ray_and_looked_for_again(world: World) -> None:
+def test_why_nobody_serves_is_what_all_who_wait_hear(world: World) -> None:
+    waiting = [world.produce(), world.fetch(max_wait_ms=5), world.list_offset(-1)]
+    why = NotLeader(TOPIC, "it is starting")
+    world.answer(why)
+    assert [future.exception(0) for future in waiting] == [why] * 3
     world.produce()
-    world.fetch()
-    world.list_offset(-1)
-    world.fetch(max_wait_ms=1)
-    assert world.by_ray.asked == ["produce", "fetch", "list_offset", "fetch"]
+    assert world.asked == 2
+
+
+def test_what_has_no_time_left_when_the_address_is_known_is_not_sent(world: World) -> None:
+    world.serve_elsewhere()
+    late = world.produce()
+    world.clock.now_s += 30
+    in_time = world.produce()
+    world.by_ray.deadlines.expire()
+    assert isinstance(error_of(late), RequestTimedOut)
+    world.answer()
+    assert in_time.result(DEADLINE_S).base_offset == 0
+
+
+def test_a_wrong_token_lets_nobody_in_and_the_address_is_asked_for_again(world: World) -> None:
+    world.serve_elsewhere()
+    produced = [world.produce(), world.produce()]
+    world.answer(world.address()._replace(token="of another life"))
+    for future in produced:
+        error = error_of(future)
+        assert isinstance(error, ActorAway)
+        assert "authentication failed" in str(error)
+    again = world.produce()
+    assert world.asked == 2
+    world.answer()
+    assert again.result(DEADLINE_S).base_offset == 0
+
+
+def test_an_address_where_nobody_listens_any_more_is_asked_for_again(world: World) -> None:
+    world.serve_elsewhere()
+    address = world.address()
+    world.stop()
+    produced = world.produce()
+    world.answer(address)
+    assert isinstance(error_of(produced), ActorAway)
+    world.serve_elsewhere()
+    again = world.produce()
+    assert world.asked == 2
+    world.answer()
+    assert again.result(DEADLINE_S).base_offset == 0
+
+
+def test_an_address_that_leads_nowhere_fails_at_once(world: World) -> None:
+    produced = world.produce()
+    world.answer(DataAddress("255.255.255.255", 9, "token"))
+    assert isinstance(error_of(produced), ActorAway)
+
+
+def test_somebody_else_at_the_port_is_told_apart(world: World) -> None:
+    """He does not know the token: nothing is sent to him, and no answer of his is believed."""
+    with listen_tcp(LOOPBACK, 0) as other:
+        other.settimeout(DEADLINE_S)
+        produced = world.produce(batch(value=b"a secret"))
+        world.answer(DataAddress(LOOPBACK, other.getsockname()[1], "token"))
+        peer, _ = other.accept()
+        with peer:
+            peer.settimeout(DEADLINE_S)
+            for content in (
+                SASL_HANDSHAKE.answer.write({"errorCode": 0, "mechanisms": []}, 1),
+                authenticated(b"r=%s,s=AAAA,i=4096"),
+                authenticated(b"v=AAAA"),
+            ):
+                request = received(peer, int.from_bytes(received(peer, 4), "big"))
+                number, nonce = request[4:8], request.rpartition(b"r=")[2]
+                peer.sendall(framed(number + content.replace(b"%s", nonce)))
+            assert isinstance(error_of(produced), ActorAway)
+            assert received(peer, 1) == b""
+
+
+def authenticated(token: bytes) -> bytes:
+    """The rest of an answer to SaslAuthenticate. A nonce in the token has 32 characters."""
+    body = {"errorCode": 0, "errorMessage": None, "authBytes": token, "sessionLifetimeMs": 0}
+    content = SASL_AUTHENTICATE.answer.write(body, SASL_AUTHENTICATE.last_version)
+    longer = len(token) + (30 if b"%s" in token else 0)
+    return b"\0" + content.replace(bytes((len(token) + 1,)) + token, bytes((longer + 1,)) + token)
+
+
+def test_who_is_started_again_on_this_machine_is_found_by_name(world: World) -> None:
+    """Though it was not found there a moment ago."""
+    produced = world.produce()
     world.serve()
-    world.produce()
-    assert world.by_ray.asked[4:] == ["produce"], "it was looked for just now"
-    world.clock.now_s += AGAIN_S
-    assert world.produce().result(DEADLINE_S).base_offset == 0
-    assert world.by_ray.asked[5:] == []
+    world.answer()
+    assert produced.result(DEADLINE_S).base_offset == 0
+    assert world.sockets is not None
+    world.fetch(max_wait_ms=5).result(DEADLINE_S)
+    assert not world.remote.knows((ID, 0))
+    assert world.asked == 1
 
 
 def test_before_the_cluster_is_known_ray_is_asked(world: World) -> None:
     world.serve()
     other = world.connect()
-    other.produce(ProduceRequest(TOPIC, ID, 0, -1, batch()), timeout_s=1)
-    assert world.by_ray.asked == ["produce"]
+    produced = other.produce(ProduceRequest(TOPIC, ID, 0, -1, batch()), timeout_s=1)
+    world.answer()
+    assert produced.result(DEADLINE_S).base_offset == 0
 
 
 def test_all_connections_of_a_process_share_the_channels(world: World) -> None:
@@ -252,14 +380,14 @@ def test_all_connections_of_a_process_share_the_channels(world: World) -> None:
     other.metadata(TOPIC, timeout_s=1)
     request = ProduceRequest(TOPIC, ID, 0, -1, batch())
     assert other.produce(request, timeout_s=30).result(DEADLINE_S).base_offset == 1
-    assert (world.sockets.connections, world.by_ray.asked) == (opened, [])
+    assert (world.sockets.connections, world.asked) == (opened, 0)
     first, second = (logs_of("a-cluster") for _ in range(2))
     assert first is second
 
 
 def test_who_is_forgotten_is_looked_for_by_ray_again(world: World) -> None:
     world.connection.forget(TOPIC, 0)
-    assert world.by_ray.asked == ["forget"]
+    assert world.by_ray.forgotten == [(TOPIC, 0)]
 
 
 def test_it_is_of_its_namespace(world: World) -> None:
@@ -270,7 +398,7 @@ def test_it_is_of_its_namespace(world: World) -> None:
 def test_another_topic_of_that_name_is_not_found(world: World) -> None:
     world.serve()
     world.produce(topic_id=random_id())
-    assert world.by_ray.asked == ["produce"]
+    assert world.asked == 1
 
 
 def test_a_process_that_ends_is_told_and_another_is_found(world: World) -> None:
@@ -283,14 +411,16 @@ def test_a_process_that_ends_is_told_and_another_is_found(world: World) -> None:
     away = error_of(waiting)
     assert isinstance(away, ActorAway)
     assert away.retriable
-    wait_for(lambda: world.fetch().done() or world.by_ray.asked, DEADLINE_S, "it is noticed")
+    wait_for(lambda: world.fetch().done() or world.asked, DEADLINE_S, "it is noticed")
     world.serve()
     world.clock.now_s += AGAIN_S
     world.by_ray.asked.clear()
+    world.connection = world.connect()
+    world.connection.metadata(TOPIC, timeout_s=1)
     assert world.fetch().result(DEADLINE_S).high_watermark == 1
     # Neither are the channels used again at which fetches waited.
     assert world.fetch(max_wait_ms=30_000).result(DEADLINE_S).high_watermark == 1
-    assert world.by_ray.asked == []
+    assert world.asked == 0
 
 
 class Silent:
@@ -322,10 +452,14 @@ def test_who_does_not_answer_is_given_up_and_avoided(world: World, silent: Silen
     assert isinstance(error_of(listed), ReadTimedOut | ActorAway)
     world.produce()
     world.fetch(max_wait_ms=5)
-    assert world.by_ray.asked == ["produce", "fetch"]
+    assert world.asked == 1
+    world.answer(NotLeader(TOPIC, "it hangs"))
+    world.produce()
+    assert world.asked == 2, "its name is still avoided"
+    world.answer(NotLeader(TOPIC, "it hangs"))
     world.clock.now_s += AVOID_S
     world.produce()
-    assert len(world.by_ray.asked) == 2
+    assert world.asked == 2
     silent.accept().close()
     silent.accept().close()
 
@@ -335,11 +469,12 @@ def test_a_socket_that_closes_whoever_comes_is_avoided(world: World, silent: Sil
     silent.accept().close()
     assert isinstance(error_of(produced), ActorAway)
     # It is avoided a moment after its caller has heard of it.
-    wait_for(lambda: world.produce() and world.by_ray.asked, DEADLINE_S, "Ray is asked")
-    asked = len(world.by_ray.asked)
+    wait_for(lambda: world.produce() and world.asked, DEADLINE_S, "Ray is asked")
+    world.answer(NotLeader(TOPIC, "it is starting"))
+    asked = world.asked
     world.clock.now_s += AVOID_S
     world.produce()
-    assert len(world.by_ray.asked) == asked
+    assert world.asked == asked
 
 
 def test_a_socket_of_another_user_is_not_used(
@@ -349,7 +484,7 @@ def test_a_socket_of_another_user_is_not_used(
     world.serve()
     monkeypatch.setattr(local_logs, "user_of", lambda _: os.geteuid() + 1)
     world.produce()
-    assert world.by_ray.asked == ["produce"]
+    assert world.asked == 1
 
 
 def test_a_request_that_is_cancelled_ends_its_channel(world: World, silent: Silent) -> None:

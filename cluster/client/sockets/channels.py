@@ -1,0 +1,67 @@
+"""The channels to LogActors: one to ask each of them, and others to wait at.
+
+Requests on one connection are answered in order, and a fetch that waits for records holds up what
+is behind it. So each partition has one channel for what is answered at once, and each fetch that
+may wait has one to itself, which is kept for the next.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import TypeAlias
+
+from raylog.cluster.client.sockets.channel import Channel
+
+Key: TypeAlias = tuple[str, int]  # topic id and number
+
+
+class Channels:
+    """Safe for threads."""
+
+    def __init__(self, connect: Callable[[Key, bool], Channel | None]) -> None:
+        """``connect``: a new channel, or None; does not wait.
+
+        It is told whether there was one before that has ended.
+        """
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._direct: dict[Key, Channel] = {}
+        self._idle: dict[Key, list[Channel]] = {}
+
+    def direct(self, key: Key) -> Channel | None:
+        """The channel for what is answered at once."""
+        known = self._direct.get(key)
+        if known is not None and not known.has_ended:
+            return known
+        with self._lock:
+            known = self._direct.pop(key, None)
+            if known is None or known.has_ended:
+                known = self._connect(key, known is not None)
+            if known is not None:
+                self._direct[key] = known
+            return known
+
+    def take(self, key: Key) -> Channel | None:
+        """A channel for a fetch that may wait: it is the caller's until ``give_back``."""
+        with self._lock:
+            idle = self._idle.get(key, [])
+            channel = None
+            while idle and (channel is None or channel.has_ended):
+                channel = idle.pop()
+            if channel is None or channel.has_ended:
+                return self._connect(key, channel is not None)
+            return channel
+
+    def forget_ended(self, key: Key) -> None:
+        """Forget that there were channels before."""
+        with self._lock:
+            known = self._direct.get(key)
+            if known is not None and known.has_ended:
+                del self._direct[key]
+            idle = self._idle.get(key, [])
+            self._idle[key] = [channel for channel in idle if not channel.has_ended]
+
+    def give_back(self, key: Key, channel: Channel) -> None:
+        """Its fetch has ended."""
+        with self._lock:
+            if not channel.has_ended:
+                self._idle.setdefault(key, []).append(channel)
