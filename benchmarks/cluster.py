@@ -58,7 +58,7 @@ def _fetch(broker: Broker, quick: bool) -> list[dict[str, Any]]:
         assert actor.fetch(0, MB).get(30).high_watermark == 8000
 
     def produce() -> None:
-        request = ProduceRequest("fetched", topic_id, 0, -1, batch)
+        request = ProduceRequest("fetched", topic_id, 0, batch)
         by_socket.produce(request, timeout_s=30).result()
 
     def produce_by_ray() -> None:

@@ -1,4 +1,6 @@
-"""How much one partition takes on at once. The rest is refused by name, and clients try again.
+"""How much one partition takes on at once by Ray call. The rest is refused by name.
+
+What comes by socket waits instead: ``plane/room.py``.
 
 ::
 
@@ -16,8 +18,7 @@ Whatever may wait long has threads of its own, so that it keeps nothing else wai
 There are more threads for polls than places, so that a refusal waits in no queue. Calls beyond the
 threads wait in Ray: up to about 100 KB inside of the actor's process, larger arguments in the
 object store, which spills to disk. So an actor's own memory is bounded by the two limits and by 100
-KB for each call whose caller does not wait for the answer. raylog's clients have one such call
-under way for each partition. A program that calls a bare handle without waiting is not limited:
+KB for each call whose caller does not wait for the answer. A program that calls a bare handle without waiting is not limited:
 Ray's ``max_pending_calls`` is for that, but in Ray 2.60 handles that are found by name do not have
 it.
 """

@@ -239,10 +239,11 @@ def _producer(
     """A producer for records as large as the topic takes them."""
     from raylog.actors.errors import UnknownTopicOrPartition
     from raylog.actors.runtime.calls import CALL_TIMEOUT_S
+    from raylog.cluster.client.producer.config import MOST_REQUEST_BYTES
 
     known = broker.connection().metadata(topic, timeout_s=CALL_TIMEOUT_S).result()
     count = len(known.partitions)
-    most_bytes = max(LEAST_REQUEST_BYTES, known.max_message_bytes)
+    most_bytes = min(max(LEAST_REQUEST_BYTES, known.max_message_bytes), MOST_REQUEST_BYTES)
     if partition is not None and partition >= count:
         raise UnknownTopicOrPartition(topic, partition, f"the topic has {count} partitions")
     return broker.producer(

@@ -26,7 +26,6 @@ class ProduceRequest(NamedTuple):
     topic: str
     topic_id: str
     partition: int
-    leader_epoch: int  # as the client knows it; -1: not known
     records: Buffer
 
 

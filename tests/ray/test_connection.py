@@ -52,7 +52,7 @@ def known(connection: SocketConnection, topic: str) -> TopicMetadata:
 
 def produce(known: TopicMetadata, value: bytes) -> ProduceRequest:
     batch = encode_records([(T0, None, value, [])])
-    return ProduceRequest(known.topic, known.topic_id, 0, -1, batch)
+    return ProduceRequest(known.topic, known.topic_id, 0, batch)
 
 
 def fetch(known: TopicMetadata, offset: int = 0, max_wait_ms: int = 0) -> FetchRequest:

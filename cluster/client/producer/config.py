@@ -96,6 +96,9 @@ class ProducerConfig:
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
             _check_integer(name, getattr(self, name), least)
+        if self.max_request_size > MOST_REQUEST_BYTES:
+            why = f"must be at most {MOST_REQUEST_BYTES}, since a partition takes no larger request"
+            raise _invalid("max_request_size", self.max_request_size, why)
         if self.compression_type not in CODECS:
             raise UnsupportedCompressionType(self.compression_type)
         for codec in ("gzip", "lz4", "zstd"):
@@ -139,6 +142,8 @@ class ProducerConfig:
         return cls(**by_name(settings, known, _INSTEAD))
 
 
+# A LogActor takes frames of 100 MiB (socket.request.max.bytes), and a batch may grow by compression.
+MOST_REQUEST_BYTES: Final = 100_000_000
 # Kafka's.
 _LEVELS: Final = {
     "gzip": (-1, *range(1, 10)),

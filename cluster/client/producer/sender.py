@@ -482,7 +482,6 @@ class Sender:
             topic=sending.topic,
             topic_id=sending.topic_id,
             partition=sending.number,
-            leader_epoch=-1,
             records=records,
         )
         deadline = batch.created_at + self.times.delivery_timeout_s

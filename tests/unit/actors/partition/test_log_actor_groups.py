@@ -6,11 +6,11 @@ from collections import defaultdict
 from raylog.actors.partition.log_actor import OPTIONS, LogActorImpl
 
 GROUPS = {
-    "produce": {"append", "produce"},
-    "fetch": {"fetch", "fetch_batches"},
-    "poll": {"poll", "poll_batches"},
-    "says": {"says", "learn"},
-    "admin": {"offsets", "offset_for_timestamp", "list_offset", "status"},
+    "produce": {"append"},
+    "fetch": {"fetch"},
+    "poll": {"poll"},
+    "says": {"says", "learn", "data_address"},
+    "admin": {"offsets", "offset_for_timestamp", "status"},
     "control": {"reconfigure", "flush", "roll", "close"},
     "removal": {"delete_records"},  # it waits 10 s where there is no Controller
     "upkeep": {

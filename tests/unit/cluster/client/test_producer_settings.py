@@ -10,7 +10,7 @@ import pytest
 from raylog.actors.errors import BufferExhausted, RecordTooLargeToSend, RequestTimedOut
 from raylog.cluster.cli import produce
 from raylog.cluster.client.producer import Producer
-from raylog.cluster.client.producer.config import ProducerConfig
+from raylog.cluster.client.producer.config import MOST_REQUEST_BYTES, ProducerConfig
 from raylog.cluster.client.settings import no_such_setting
 from raylog.storage.errors import InvalidConfig
 from tests.harness.connections import FakeConnection
@@ -82,6 +82,12 @@ def test_what_to_use_instead_is_there_and_hides_no_setting() -> None:
     assert no_such_setting("a", ["d"], instead).startswith("no such setting")
 
 
+def test_a_request_that_no_partition_would_take_is_refused_at_once() -> None:
+    assert ProducerConfig(max_request_size=MOST_REQUEST_BYTES).max_request_size > 90 << 20
+    with pytest.raises(InvalidConfig, match="at most 100000000"):
+        ProducerConfig(max_request_size=MOST_REQUEST_BYTES + 1)
+
+
 def full(connection: FakeConnection, **settings: Any) -> Producer:
     """A producer without room, whose time to wait for it is over at once."""
     connection.create("t", 1)
@@ -143,6 +149,6 @@ def test_the_command_takes_whatever_the_topic_takes(topic_bytes: int) -> None:
     broker: Any = SimpleNamespace(connection=lambda: connection, producer=settings.update)
     produce._producer(broker, "t", None, produce.Compression.none)
     config = ProducerConfig.of(settings)
-    assert config.max_request_size == max(1 << 20, topic_bytes)
+    assert config.max_request_size == min(max(1 << 20, topic_bytes), MOST_REQUEST_BYTES)
     assert config.buffer_memory >= config.max_request_size
     assert config.buffer_memory >= ProducerConfig().buffer_memory

@@ -139,7 +139,7 @@ class World:
 
     def produce(self, records: Any = None, topic_id: str = ID) -> "Future[Any]":
         content = batch() if records is None else records
-        request = ProduceRequest(TOPIC, topic_id, 0, -1, content)
+        request = ProduceRequest(TOPIC, topic_id, 0, content)
         return self.connection.produce(request, timeout_s=30)
 
     def fetch(self, offset: int = 0, **fields: Any) -> "Future[Any]":
@@ -365,7 +365,7 @@ def test_who_is_started_again_on_this_machine_is_found_by_name(world: World) -> 
 def test_before_the_cluster_is_known_ray_is_asked(world: World) -> None:
     world.serve()
     other = world.connect()
-    produced = other.produce(ProduceRequest(TOPIC, ID, 0, -1, batch()), timeout_s=1)
+    produced = other.produce(ProduceRequest(TOPIC, ID, 0, batch()), timeout_s=1)
     world.answer()
     assert produced.result(DEADLINE_S).base_offset == 0
 
@@ -378,7 +378,7 @@ def test_all_connections_of_a_process_share_the_channels(world: World) -> None:
     opened = world.sockets.connections
     other = world.connect()
     other.metadata(TOPIC, timeout_s=1)
-    request = ProduceRequest(TOPIC, ID, 0, -1, batch())
+    request = ProduceRequest(TOPIC, ID, 0, batch())
     assert other.produce(request, timeout_s=30).result(DEADLINE_S).base_offset == 1
     assert (world.sockets.connections, world.asked) == (opened, 0)
     first, second = (logs_of("a-cluster") for _ in range(2))

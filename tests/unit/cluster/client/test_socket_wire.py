@@ -50,7 +50,7 @@ def frame_of(api: Api, body: dict[str, Any]) -> memoryview:
 @examples
 @given(number=INT32, index=INT32, records=st.binary(max_size=300))
 def test_a_produce_request(number: int, index: int, records: bytes) -> None:
-    asked = ProduceRequest("orders", ID, index, -1, records)
+    asked = ProduceRequest("orders", ID, index, records)
     request = request_in(wire.produce_request(asked, number))
     assert (request.api, request.correlation_id) == (PRODUCE, number)
     body = read_produce(request)
