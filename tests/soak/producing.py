@@ -70,18 +70,10 @@ def _live(worker: Worker, topics: list[Stable], name: str, records_a_second: flo
 
 
 def _burst(worker: Worker, producer: Producer, name: str, topic: Stable, count: int) -> Burst:
-    rng = worker.rng
-    partition = Partition(topic.name, topic.topic_id, rng.randrange(topic.partitions))
-    keys = [rng.randrange(KEYS) if topic.is_keyed else NO_KEY for _ in range(count)]
-    identities = [next(worker.ids) for _ in range(count)]
-    if topic.is_keyed:
-        identities = [-one if rng.random() < TOMBSTONES else one for one in identities]
-    op = Send(
-        name, partition, time.monotonic_ns(), NEVER, INFO, ints(identities), ints(keys), ints()
-    )
-    worker.writer.write(op)
+    op = begun(worker, name, topic, count)
+    partition = op.partition
     sent = []
-    for identity, key in zip(identities, keys, strict=True):
+    for identity, key in zip(op.values.tolist(), op.keys.tolist(), strict=True):
         value, headers = to_bytes(identity, topic.padding)
         try:
             one = worker.patiently(
@@ -98,8 +90,23 @@ def _burst(worker: Worker, producer: Producer, name: str, topic: Stable, count: 
             break
         sent.append(one)
     if len(sent) < count:
-        _tell(worker, op, slice(len(sent), count), FAIL, [])
+        tell(worker, op, slice(len(sent), count), FAIL, [])
     return Burst(op, sent)
+
+
+def begun(worker: Worker, name: str, topic: Stable, count: int) -> Send:
+    """New records for a random partition, taken down before they are sent."""
+    rng = worker.rng
+    partition = Partition(topic.name, topic.topic_id, rng.randrange(topic.partitions))
+    keys = [rng.randrange(KEYS) if topic.is_keyed else NO_KEY for _ in range(count)]
+    identities = [next(worker.ids) for _ in range(count)]
+    if topic.is_keyed:
+        identities = [-one if rng.random() < TOMBSTONES else one for one in identities]
+    op = Send(
+        name, partition, time.monotonic_ns(), NEVER, INFO, ints(identities), ints(keys), ints()
+    )
+    worker.writer.write(op)
+    return op
 
 
 def _settle_all(worker: Worker, waiting: deque[Burst]) -> None:
@@ -114,22 +121,30 @@ def _settle_all(worker: Worker, waiting: deque[Burst]) -> None:
 
 
 def settle(worker: Worker, burst: Burst) -> None:
-    """A burst may lie in several batches, each with a fate of its own."""
+    """Take down the fates of a burst whose records all have one."""
     offsets: list[int | None] = []
     for record in burst.records:
         try:
             offsets.append(record.result(0).offset)
         except RaylogError:
             offsets.append(None)
+    tell_fates(worker, burst.op, offsets)
+
+
+def tell_fates(worker: Worker, op: Send, offsets: list[int | None]) -> None:
+    """Take down where the first records of a burst are; None: nobody knows.
+
+    A burst may lie in several batches, each with a fate of its own.
+    """
     start = 0
     for at in range(1, len(offsets) + 1):
         if at == len(offsets) or (offsets[at] is None) != (offsets[start] is None):
             known = [offset for offset in offsets[start:at] if offset is not None]
-            _tell(worker, burst.op, slice(start, at), OK if known else INFO, known)
+            tell(worker, op, slice(start, at), OK if known else INFO, known)
             start = at
 
 
-def _tell(worker: Worker, op: Send, rows: slice, outcome: str, offsets: list[int]) -> None:
+def tell(worker: Worker, op: Send, rows: slice, outcome: str, offsets: list[int]) -> None:
     worker.writer.write(
         op._replace(
             completed=time.monotonic_ns(),

@@ -54,7 +54,7 @@ from tests.soak.old_metadata import OldMetadata, have_all
 from tests.soak.outage import Outage
 from tests.soak.plan import BROKER, TOPICS, Stable
 from tests.soak.schedule import Planned
-from tests.soak.workers import READER, ROLES, Workers
+from tests.soak.workers import READER, READING, ROLES, SENDING, Workers
 
 NAMESPACE = "soak"
 HEAL_S = RECOVERY_S
@@ -155,9 +155,9 @@ class _Run:
                 outage=outage,
             )
             self._torment(nemesis, workers)
-            self._problems += workers.end(STOP_SENDING, ("produce", "change"))
+            self._problems += workers.end(STOP_SENDING, (*SENDING, "change"))
             self._heal()
-            self._problems += workers.end(STOP_READING, ("consume",))
+            self._problems += workers.end(STOP_READING, READING)
         broker = self._me.broker
         self._read_all(broker)
         self._tell_nodes(broker)
@@ -224,7 +224,7 @@ class _Run:
             "namespace": NAMESPACE,
             "seed": self._seed,
             "topics": self._topics,
-            "records_a_second": self._rate / ROLES.count("produce"),
+            "records_a_second": self._rate / sum(role in SENDING for role in ROLES),
         }
 
     # -- the middle --------------------------------------------------------------------------------

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-ROLES = ("produce", "produce", "consume", "consume", "change")
+# Those of Kafka are librdkafka's clients, by the same sockets.
+ROLES = ("produce", "produce", "kafka-produce", "consume", "consume", "kafka-consume", "change")
+SENDING, READING = ("produce", "kafka-produce"), ("consume", "kafka-consume")
 # The last reads' number; it is below those of all workers.
 READER = 0
 # One that makes topics is killed only with all of Ray: then the next one begins without its topics.
-MORTAL = ("produce", "consume")
+MORTAL = (*SENDING, *READING)
 END_S = 400.0
 
 
