@@ -118,7 +118,8 @@ class BrokerConfig:
     listeners: str = setting(
         f"PLAINTEXT://127.0.0.1:{FIRST_PORT}",
         _listeners,
-        f"PLAINTEXT://127.0.0.1:PORT with a PORT from 1 to {LAST_PORT}, or empty",
+        f"PLAINTEXT://127.0.0.1:PORT with a PORT from 1 to {LAST_PORT}, or empty; another host "
+        "needs SASL and TLS, which are not there yet",
         "where the ports for Kafka's clients begin: the first node has this one, and each further "
         "node and each partition one of those behind it. A port that was given stays, unless it is "
         "below this one. Empty: no port is opened",

@@ -52,7 +52,7 @@ _REACTOR: Final = Reactor()
 # LogActor, which has places for a thousand.
 _LOCAL: Final[dict[str, LocalLogs]] = {}
 _REMOTE: Final = RemoteLogs(_REACTOR, _BUFFERS)
-# A process that is forked off has none of its parent's threads; its requests are refused, by name.
+# A process that is forked off has none of its parent's threads.
 os.register_at_fork(after_in_child=_REACTOR.start_anew)
 
 Request: TypeAlias = ProduceRequest | FetchRequest | OffsetRequest

@@ -214,8 +214,8 @@ class LogLocked(RaylogError):
     path: str
     holder: str
     template = (
-        "{path} is locked by {holder}; stop the broker that uses it (`raylog stop`), or wait until "
-        "the tool that works on it has ended"
+        "{path} is locked by {holder}; stop the broker that uses it (`raylog stop`, with "
+        "--namespace if it has another one), or wait until the tool that works on it has ended"
     )
 
     def __init__(self, path: str, holder: str = "another process") -> None:

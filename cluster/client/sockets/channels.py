@@ -5,6 +5,7 @@ is behind it. So each partition has one channel for what is answered at once, an
 may wait has one to itself, which is kept for the next.
 """
 
+import os
 import threading
 from collections.abc import Callable
 from typing import TypeAlias
@@ -23,12 +24,22 @@ class Channels:
         It is told whether there was one before that has ended.
         """
         self._connect = connect
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._direct: dict[Key, Channel] = {}
         self._idle: dict[Key, list[Channel]] = {}
 
+    def _leave_parent(self) -> None:
+        """A process that was forked off has its parent's sockets: they are not for its requests."""
+        if os.getpid() != self._pid:
+            self._start_anew()
+
     def direct(self, key: Key) -> Channel | None:
         """The channel for what is answered at once."""
+        self._leave_parent()
         known = self._direct.get(key)
         if known is not None and not known.has_ended:
             return known
@@ -42,6 +53,7 @@ class Channels:
 
     def take(self, key: Key) -> Channel | None:
         """A channel for a fetch that may wait: it is the caller's until ``give_back``."""
+        self._leave_parent()
         with self._lock:
             idle = self._idle.get(key, [])
             channel = None

@@ -385,6 +385,21 @@ def test_all_connections_of_a_process_share_the_channels(world: World) -> None:
     assert first is second
 
 
+def test_a_process_that_was_forked_off_opens_its_own(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its requests, on its parent's sockets, would be in the middle of its parent's."""
+    world.serve()
+    world.produce().result(DEADLINE_S)
+    world.fetch(max_wait_ms=5).result(DEADLINE_S)
+    assert world.sockets is not None
+    opened = world.sockets.connections
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    world.produce().result(DEADLINE_S)
+    world.fetch(max_wait_ms=5).result(DEADLINE_S)
+    assert world.sockets.connections == 2 * opened
+
+
 def test_who_is_forgotten_is_looked_for_by_ray_again(world: World) -> None:
     world.connection.forget(TOPIC, 0)
     assert world.by_ray.forgotten == [(TOPIC, 0)]
