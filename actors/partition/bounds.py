@@ -18,9 +18,9 @@ Whatever may wait long has threads of its own, so that it keeps nothing else wai
 There are more threads for polls than places, so that a refusal waits in no queue. Calls beyond the
 threads wait in Ray: up to about 100 KB inside of the actor's process, larger arguments in the
 object store, which spills to disk. So an actor's own memory is bounded by the two limits and by 100
-KB for each call whose caller does not wait for the answer. A program that calls a bare handle without waiting is not limited:
-Ray's ``max_pending_calls`` is for that, but in Ray 2.60 handles that are found by name do not have
-it.
+KB for each call whose caller does not wait for the answer. A program that calls a bare handle
+without waiting is not limited: Ray's ``max_pending_calls`` is for that, but in Ray 2.60 handles
+that are found by name do not have it.
 """
 
 import threading
