@@ -142,7 +142,7 @@ class ProducerConfig:
         return cls(**by_name(settings, known, _INSTEAD))
 
 
-# A LogActor takes frames of 100 MiB (socket.request.max.bytes), and a batch may grow by compression.
+# A LogActor takes frames of 100 MiB, and a batch may grow by compression.
 MOST_REQUEST_BYTES: Final = 100_000_000
 # Kafka's.
 _LEVELS: Final = {

@@ -341,5 +341,6 @@ def test_repair_under_a_running_broker_is_refused(log_dir: Path) -> None:
     assert done.returncode == 1
     assert done.stderr == (
         f"error: {log_dir} is locked by another process; stop the broker that uses it (`raylog "
-        "stop`, with --namespace if it has another one), or wait until the tool that works on it has ended\n"
+        "stop`, with --namespace if it has another one), or wait until the tool that works on it "
+        "has ended\n"
     )
