@@ -40,7 +40,7 @@ import time
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -76,6 +76,7 @@ from raylog.storage.state.epochs import NO_EPOCH
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.swap import RoundId
 from raylog.storage.validation import CheckedBatch, check_append
+from raylog.storage.writer import AppendInfo
 
 # Half of what an int32 position can address: no reader needs more in one answer.
 MAX_FETCH_BYTES = 1 << 30
@@ -87,6 +88,15 @@ MAX_REST_S = 3600.0
 EXPIRY_PAUSE_S = 0.001
 
 Answer = TypeVar("Answer")
+
+
+class Written(NamedTuple):
+    """A batch that is in the log, and may not be on the disk yet."""
+
+    batch: CheckedBatch
+    info: AppendInfo
+    size_bytes: int
+    began_s: float
 
 
 class Partition:
@@ -143,23 +153,53 @@ class Partition:
 
     def append_admitted(self, records: Buffer) -> AppendResult:
         """``append``, of a request for whose bytes its caller has room (``plane/room.py``)."""
+        return self.settle([self.write_admitted(records)])[0]
+
+    def write_admitted(self, records: Buffer) -> Written:
+        """Append a batch that ``settle`` makes durable. Raises as ``append``."""
         began_s = time.perf_counter()
         try:
-            batch, answer = self._append(records)
+            batch, info = self._write(records)
         except BaseException as error:
             self._append_failed(error)
             raise
-        took_s = time.perf_counter() - began_s
-        size_bytes = _size_of(records)
-        self.meters.appends.append((took_s, size_bytes, batch.header.count, answer.is_duplicate))
+        return Written(batch, info, _size_of(records), began_s)
+
+    def settle(self, written: Sequence[Written]) -> list[AppendResult]:
+        """The answers for batches, once they are as durable as the topic asks: with one fsync.
+
+        Raises as ``append``; then the fate of all of them is not known.
+        """
+        try:
+            self._make_durable(max(one.info.last_offset for one in written))
+        except BaseException as error:
+            for _ in written:
+                self._append_failed(error)
+            raise
+        self.waiters.wake_due()
+        now_s = time.perf_counter()
+        for batch, info, size_bytes, began_s in written:
+            measured = (now_s - began_s, size_bytes, batch.header.count, info.is_duplicate)
+            self.meters.appends.append(measured)
         self._ask_for_upkeep()
-        return answer
+        # By position: keywords would take 0.8 µs more, a sixth of a small append without a call.
+        return [
+            AppendResult(
+                info.base_offset,
+                info.last_offset,
+                info.log_append_time,
+                info.log_start_offset,
+                self.leader_epoch,
+                info.is_duplicate,
+            )
+            for _, info, _, _ in written
+        ]
 
     def _append_failed(self, error: BaseException) -> None:
         self.meters.failed_appends.append(name_of(error))
         self._ask_for_upkeep()
 
-    def _append(self, records: Buffer) -> tuple[CheckedBatch, AppendResult]:
+    def _write(self, records: Buffer) -> tuple[CheckedBatch, AppendInfo]:
         self.check_online()
         now_ms = self._clock.now_ms()
         batch = check_append(records, self.log.config, now_ms)
@@ -175,22 +215,14 @@ class Partition:
             except StorageError as error:
                 self._judge(error, UndoFailed)
                 raise
-        # Of a duplicate, too: its first copy may wait for an fsync.
-        unflushed = info.last_offset + 1 - self.log.recovery_point
-        is_hidden = info.last_offset >= self.log.high_watermark  # though upkeep has flushed since
+        return batch, info
+
+    def _make_durable(self, last_offset: int) -> None:
+        """Of a duplicate, too: its first copy may wait for an fsync."""
+        unflushed = last_offset + 1 - self.log.recovery_point
+        is_hidden = last_offset >= self.log.high_watermark  # though upkeep has flushed since
         if is_hidden or unflushed >= self.log.config.flush_messages:
-            self.flush(info.last_offset + 1)
-        self.waiters.wake_due()
-        # By position: keywords would take 0.8 µs more, a sixth of a small append without a call.
-        answer = AppendResult(
-            info.base_offset,
-            info.last_offset,
-            info.log_append_time,
-            info.log_start_offset,
-            self.leader_epoch,
-            info.is_duplicate,
-        )
-        return batch, answer
+            self.flush(last_offset + 1)
 
     @property
     def in_flight_bytes(self) -> int:

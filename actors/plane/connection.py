@@ -6,7 +6,8 @@
 
 A connection has a thread of its own, which does all of it: a request waits for nobody but those
 before it on its own connection, and a parked fetch holds up what is behind it, as in Kafka. Back
-pressure needs nothing more: while an answer is made or sent, nothing is read.
+pressure needs nothing more: while an answer is made or sent, nothing is read. Of Produce, those
+requests that are there already are taken together, so that one fsync is for all of them.
 
 What ends a connection, and nothing else does:
 
@@ -37,6 +38,8 @@ from raylog.storage.errors import RaylogError
 # Kafka's default of connections.max.idle.ms.
 MAX_IDLE_MS: Final = 600_000
 _TIMEVAL: Final = struct.Struct("@ll")
+# What a Produce request begins with: its key.
+_PRODUCE: Final = b"\0\0"
 
 
 class LastAnswer(Exception):
@@ -50,8 +53,8 @@ class LastAnswer(Exception):
 class Answering(Protocol):
     """What answers requests."""
 
-    def __call__(self, frame: bytearray, parking: Parking) -> Sequence[Piece] | None:
-        """The answer of a request; None if it gets none.
+    def __call__(self, frames: Sequence[bytearray], parking: Parking) -> Sequence[Piece]:
+        """The answers of requests, in order: of one, or of several to Produce. One may have none.
 
         Raises a RaylogError to end the connection, and LastAnswer to answer and end it.
         """
@@ -82,15 +85,16 @@ class Connection:
         try:
             while not self._is_stopping and (frame := self._frames.next()) is not None:
                 began_s = time.perf_counter()
+                frames = [frame]
+                if frame.startswith(_PRODUCE):
+                    frames += self._frames.behind(_PRODUCE)
                 try:
-                    pieces = self._answer(frame, self._parking)
-                    if pieces is not None:
-                        send(self._connection, pieces)
-                    took_s = time.perf_counter() - began_s
-                    key = int.from_bytes(frame[:2], "big")  # the answer has read more than that
-                    self._note((key, took_s, len(frame), size_of(pieces or ())))
+                    pieces = self._answer(frames, self._parking)
+                    send(self._connection, pieces)
+                    self._note_all(frames, pieces, time.perf_counter() - began_s)
                 finally:
-                    self._leave(len(frame))
+                    for frame in frames:
+                        self._leave(len(frame))
         except LastAnswer as last:
             return self._say(last)
         except RaylogError as error:
@@ -98,6 +102,14 @@ class Connection:
         finally:
             self._connection.close()
         return None
+
+    def _note_all(
+        self, frames: Sequence[bytearray], pieces: Sequence[Piece], took_s: float
+    ) -> None:
+        answer_bytes = size_of(pieces)
+        for frame in frames:
+            key = int.from_bytes(frame[:2], "big")  # the answer has read more than that
+            self._note((key, took_s / len(frames), len(frame), answer_bytes // len(frames)))
 
     def _say(self, last: LastAnswer) -> RaylogError:
         with suppress(RaylogError):  # the peer need not wait for it

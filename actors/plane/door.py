@@ -16,6 +16,7 @@ asks again (KIP-511).
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from raylog.actors.plane.apis.api import Api
@@ -64,8 +65,9 @@ class Door:
         self.hosts = hosts or Hosts()
         self._relay = relay
 
-    def __call__(self, frame: bytearray, parking: Parking) -> Sequence[Piece] | None:
-        """The answer to a request; None where it gets none. Raises a RaylogError to close."""
+    def __call__(self, frames: Sequence[bytearray], parking: Parking) -> Sequence[Piece]:
+        """See ``connection.Answering``."""
+        frame = frames[0]
         try:
             request = parse(memoryview(frame).toreadonly())
         except UnsupportedRequest as error:
@@ -77,8 +79,8 @@ class Door:
         if api is FETCH:
             return fetch(request, self.hosts, parking)
         if api is PRODUCE:
-            produced = produce(request, self.hosts)
-            return None if produced is None else [produced]
+            behind = (parse(memoryview(one).toreadonly()) for one in frames[1:])
+            return produce(chain((request,), behind), self.hosts)
         if api in _OF_PARTITIONS:
             return [_OF_PARTITIONS[api](request, self.hosts)]
         if api is API_VERSIONS:

@@ -4,11 +4,18 @@ A batch lies in the buffer of its frame and is written from there. ``acks`` 1 an
 with one replica: an answer means what the topic's ``flush.messages`` asks for. With ``acks`` 0
 there is no answer; where something went wrong the connection is closed, which is all that such a
 producer can be told. Source: ``KafkaApis.handleProduceRequest`` of Kafka.
+
+Requests that came behind each other are answered together: their batches are written one by one,
+in order, and then brought to the disk by one fsync. So a producer with several requests on their
+way waits for its disk once, as several producers do, which share an fsync.
 """
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
+from raylog.actors.partition.partition import Written
 from raylog.actors.plane.codes import INVALID_RECORD, INVALID_REQUIRED_ACKS, code_of
+from raylog.actors.plane.connection import LastAnswer
 from raylog.actors.plane.errors import NotAcknowledged
 from raylog.actors.plane.frames import Request
 from raylog.actors.plane.hosts import Host, Hosts
@@ -28,51 +35,117 @@ NO_ANSWER, OF_THE_LEADER, OF_ALL = 0, 1, -1
 _NO_OFFSET: Final = -1
 
 
-def produce(request: Request, hosts: Hosts) -> bytes | None:
-    """The answer to a Produce request; None for ``acks`` 0. Raises NotAcknowledged."""
-    body = read_produce(request)
-    topics = [
-        Topic(
-            topic.name,
-            topic.topic_id,
-            [_append(request, body, topic, p, hosts) for p in topic.partitions],
-        )
-        for topic in body.topics
-    ]
-    if body.acks != NO_ANSWER:
-        return produce_answer(request, topics)
+class _Pending(NamedTuple):
+    """A batch that is written, and may not be on the disk yet; and where its fate belongs."""
+
+    request: Request
+    host: Host
+    written: Written
+    fates: list[ProducedPartition]
+    place: int
+
+
+class _Taken(NamedTuple):
+    """A request whose batches are written, or refused."""
+
+    request: Request
+    acks: int
+    topics: list[Topic[ProducedPartition]]
+
+
+class _Taking:
+    """Writes the batches of requests, and brings them to the disk together."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+        self._pending: dict[tuple[bytes, int], list[_Pending]] = {}  # by partition
+
+    def take(self, request: Request) -> _Taken:
+        """Write the batches of one more request. Raises MalformedRequest."""
+        body = read_produce(request)
+        topics = [Topic[ProducedPartition](one.name, one.topic_id, []) for one in body.topics]
+        for asked, told in zip(body.topics, topics, strict=True):
+            for part in asked.partitions:
+                told.partitions.append(self._write(request, body, asked, part, told.partitions))
+        return _Taken(request, body.acks, topics)
+
+    def _write(
+        self,
+        request: Request,
+        body: ProduceBody,
+        topic: Topic[PartitionRecords],
+        part: PartitionRecords,
+        fates: list[ProducedPartition],
+    ) -> ProducedPartition:
+        """What becomes of a batch, as far as it is known."""
+        if body.acks not in (NO_ANSWER, OF_THE_LEADER, OF_ALL):
+            return ProducedPartition(part.partition, INVALID_REQUIRED_ACKS, _NO_OFFSET)
+        host = self._hosts.find(topic.name, topic.topic_id, part.partition)
+        if isinstance(host, int):
+            return ProducedPartition(part.partition, host, _NO_OFFSET)
+        if part.records is None or len(part.records) < HEADER_SIZE:
+            return ProducedPartition(part.partition, INVALID_RECORD, _NO_OFFSET)
+        try:
+            written = host.partition.write_admitted(part.records)
+        except RaylogError as error:
+            return _refused(request, host, error)
+        pending = _Pending(request, host, written, fates, len(fates))
+        self._pending.setdefault((host.topic_id, host.number), []).append(pending)
+        return ProducedPartition(part.partition, 0, _NO_OFFSET)  # until ``settle``
+
+    def settle(self) -> None:
+        """Tell what became of all that is written: each partition's with one fsync."""
+        for pending in self._pending.values():
+            host = pending[0].host
+            try:
+                results = host.partition.settle([one.written for one in pending])
+            except RaylogError as error:
+                for one in pending:
+                    one.fates[one.place] = _refused(one.request, host, error)
+                continue
+            for one, result in zip(pending, results, strict=True):
+                one.fates[one.place] = ProducedPartition(
+                    host.number,
+                    0,
+                    result.base_offset,
+                    result.log_append_time,
+                    result.log_start_offset,
+                )
+
+
+def produce(requests: Iterable[Request], hosts: Hosts) -> list[bytes]:
+    """The answers to Produce requests; one with ``acks`` 0 has none.
+
+    Raises LastAnswer with the answers so far where one is malformed, or is not acknowledged.
+    """
+    taking = _Taking(hosts)
+    taken: list[_Taken] = []
+    problem: RaylogError | None = None
+    try:
+        for request in requests:
+            taken.append(taking.take(request))
+    except RaylogError as error:
+        problem = error
+    taking.settle()
+    answers: list[bytes] = []
+    for request, acks, topics in taken:
+        if acks != NO_ANSWER:
+            answers.append(produce_answer(request, topics))
+            continue
+        refused = _not_acknowledged(topics)
+        if refused is not None:
+            raise LastAnswer(answers, refused)
+    if problem is not None:
+        raise LastAnswer(answers, problem)
+    return answers
+
+
+def _not_acknowledged(topics: Iterable[Topic[ProducedPartition]]) -> NotAcknowledged | None:
     for topic in topics:
         for part in topic.partitions:
             if part.error_code:
-                raise NotAcknowledged(topic.name, part.partition, part.error_code)
+                return NotAcknowledged(topic.name, part.partition, part.error_code)
     return None
-
-
-def _append(
-    request: Request,
-    body: ProduceBody,
-    topic: Topic[PartitionRecords],
-    part: PartitionRecords,
-    hosts: Hosts,
-) -> ProducedPartition:
-    if body.acks not in (NO_ANSWER, OF_THE_LEADER, OF_ALL):
-        return ProducedPartition(part.partition, INVALID_REQUIRED_ACKS, _NO_OFFSET)
-    host = hosts.find(topic.name, topic.topic_id, part.partition)
-    if isinstance(host, int):
-        return ProducedPartition(part.partition, host, _NO_OFFSET)
-    if part.records is None or len(part.records) < HEADER_SIZE:
-        return ProducedPartition(part.partition, INVALID_RECORD, _NO_OFFSET)
-    try:
-        result = host.partition.append_admitted(part.records)
-    except RaylogError as error:
-        return _refused(request, host, error)
-    return ProducedPartition(
-        part.partition,
-        0,
-        result.base_offset,
-        result.log_append_time,
-        result.log_start_offset,
-    )
 
 
 def _refused(request: Request, host: Host, error: RaylogError) -> ProducedPartition:

@@ -14,12 +14,14 @@ of the socket: the kernel counts, and a thread that waits costs nothing.
 """
 
 import errno
+import fcntl
 import os
 import select
 import socket
 import struct
+import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from raylog.actors.plane.errors import FrameTooLarge, PeerGone
@@ -31,7 +33,12 @@ MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
 FRAME_S: Final = 30.0
 SLOWEST_BYTES_PER_S: Final = 256 * 1024
 
+# Frames that are taken together: more would wait long for the first one's answer.
+MOST_BEHIND: Final = 15
+
 _SIZE: Final = struct.Struct(">i")
+_COUNT: Final = struct.Struct("@i")
+_PEEK: Final = socket.MSG_PEEK | socket.MSG_DONTWAIT
 _STALLED: Final = frozenset((errno.EAGAIN, errno.EWOULDBLOCK))
 _TLS_HANDSHAKE: Final = 0x16030000  # the first bytes of a TLS client's hello, as a size
 
@@ -73,6 +80,29 @@ class Frames:
             raise
         return frame
 
+    def behind(self, beginning: bytes) -> Iterator[bytearray]:
+        """The frames that are there already, whole, and begin like this; as many as there is room.
+
+        Their room is taken, as by ``next``.
+        """
+        for _ in range(MOST_BEHIND):
+            try:
+                head = self._connection.recv(_SIZE.size + len(beginning), _PEEK)
+            except OSError:
+                return  # ``next`` tells why
+            if not head.endswith(beginning) or len(head) < _SIZE.size + len(beginning):
+                return
+            (size_bytes,) = _SIZE.unpack_from(head)
+            is_there = _waiting_bytes(self._connection) >= _SIZE.size + size_bytes
+            if not 0 <= size_bytes <= self.max_frame_bytes or not is_there:
+                return
+            if not self._room.enter_if_free(size_bytes):
+                return
+            frame = bytearray(size_bytes)
+            self._connection.recv_into(self._head)
+            self._connection.recv_into(frame, 0, socket.MSG_WAITALL)
+            yield frame
+
     def _receive_head(self) -> bool:
         """Whether there is another frame. Its size is in ``_head`` then."""
         try:
@@ -110,6 +140,12 @@ class Frames:
         poll.register(self._connection, select.POLLIN)
         if left_s <= 0 or not poll.poll(left_s * 1000):
             raise PeerGone(f"{missing_bytes} bytes of a frame have not come in time")
+
+
+def _waiting_bytes(connection: socket.socket) -> int:
+    """How many bytes the system has received for a socket."""
+    (count,) = _COUNT.unpack(fcntl.ioctl(connection.fileno(), termios.FIONREAD, bytes(_COUNT.size)))
+    return int(count)
 
 
 def _hint(size_bytes: int) -> str:

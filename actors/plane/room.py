@@ -45,6 +45,14 @@ class Room:
         place.is_over.wait()
         return place.is_in
 
+    def enter_if_free(self, size_bytes: int) -> bool:
+        """Take room if there is some now, and nobody waits for it."""
+        with self._lock:
+            if self._is_closed or self._queue or not self._fits(size_bytes):
+                return False
+            self.used_bytes += size_bytes
+            return True
+
     def leave(self, size_bytes: int) -> None:
         """Give room back."""
         with self._lock:

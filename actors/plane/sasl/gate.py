@@ -85,23 +85,24 @@ class Gate:
         self._exchange: Exchange | None = None
         self.user = ""
 
-    def __call__(self, frame: bytearray, parking: Parking) -> Sequence[Piece] | None:
+    def __call__(self, frames: Sequence[bytearray], parking: Parking) -> Sequence[Piece]:
         """See ``connection.Answering``."""
         if self._state == "open":
-            return self._answer(frame, parking)
+            return self._answer(frames, parking)
+        frame = frames[0]
         if self._state == "raw":
             return self._raw(bytes(frame))
         try:
             request = parse(memoryview(frame).toreadonly())
         except UnsupportedRequest as error:
             if self._state == "new" and error.api == API_VERSIONS.name:
-                return self._answer(frame, parking)
+                return self._answer(frames, parking)
             raise
         if request.api not in _SERVED[self._state]:
             raise IllegalSaslState(request.api.name)
         if request.api is API_VERSIONS:
             self._state = "greeted"
-            return self._answer(frame, parking)
+            return self._answer(frames, parking)
         body = read_body(request)
         if request.api is SASL_HANDSHAKE:
             return [self._handshake(request, body["mechanism"])]

@@ -191,7 +191,7 @@ def test_a_refusal_for_want_of_room_is_one_that_every_client_retries(
     def full(records: object) -> None:
         raise TooManyAppends("orders-0", 1, 1)
 
-    monkeypatch.setattr(log, "append_admitted", full)
+    monkeypatch.setattr(log, "write_admitted", full)
     assert produced(client, 9, bytes(batch()))["errorCode"] == 19
 
 

@@ -52,13 +52,13 @@ class Guarded:
             pause=lambda: self.events.append("pause"),
         )
 
-    def _answer(self, frame: bytearray, parking: object) -> list[bytes]:
-        self.passed.append(bytes(frame))
+    def _answer(self, frames: Sequence[bytearray], parking: object) -> list[bytes]:
+        self.passed += map(bytes, frames)
         return [b"answered"]
 
     def ask(self, api: Api, version: int, **body: Any) -> Any:
         frame = request_frame(api, version, **body)
-        return self.read(api, version, self.gate(bytearray(frame), None))  # type: ignore[arg-type]
+        return self.read(api, version, self.gate([bytearray(frame)], None))  # type: ignore[arg-type]
 
     def read(self, api: Api, version: int, pieces: Sequence[Any] | None) -> Any:
         assert pieces is not None
@@ -74,7 +74,7 @@ class Guarded:
         return self.read(api, version, last.value.pieces), last.value.error
 
     def token(self, content: bytes) -> bytes:
-        pieces = self.gate(bytearray(content), None)  # type: ignore[arg-type]
+        pieces = self.gate([bytearray(content)], None)  # type: ignore[arg-type]
         assert pieces is not None
         said = b"".join(pieces)  # type: ignore[arg-type]
         assert int.from_bytes(said[:4], "big") == len(said) - 4
@@ -168,7 +168,7 @@ def test_a_client_of_a_newer_kafka_may_ask_for_the_versions_again() -> None:
     newer = request_frame(API_VERSIONS, 3, clientSoftwareName="c", clientSoftwareVersion="1")
     newer = newer[:2] + b"\0\x63" + newer[4:]
     for _ in range(2):
-        assert guarded.gate(bytearray(newer), None) == [b"answered"]  # type: ignore[arg-type]
+        assert guarded.gate([bytearray(newer)], None) == [b"answered"]  # type: ignore[arg-type]
     assert guarded.ask(API_VERSIONS, 0) == b"answered"
     with pytest.raises(UnsupportedRequest):
-        guarded.gate(bytearray(newer), None)  # type: ignore[arg-type]
+        guarded.gate([bytearray(newer)], None)  # type: ignore[arg-type]

@@ -26,8 +26,8 @@ from raylog.storage.testing.waiting import DEADLINE_S, wait_for
 from tests.unit.actors.plane.peers import framed, received
 
 
-def echo(frame: bytearray, parking: Parking) -> Sequence[Piece]:
-    return [bytes(frame)]
+def echo(frames: Sequence[bytearray], parking: Parking) -> Sequence[Piece]:
+    return [bytes(frames[0])]
 
 
 class Server:
@@ -110,7 +110,7 @@ def test_what_ended_a_connection_is_told() -> None:
 
 
 def test_an_error_that_nobody_expected_is_told_apart() -> None:
-    def fail(frame: bytearray, parking: Parking) -> Sequence[Piece]:
+    def fail(frames: Sequence[bytearray], parking: Parking) -> Sequence[Piece]:
         raise ZeroDivisionError
 
     listening = listen_tcp("127.0.0.1", 0)
@@ -136,7 +136,7 @@ def test_closing_ends_silent_connections_and_lets_nobody_in() -> None:
 def test_closing_says_when_somebody_does_not_end() -> None:
     is_in_hand, may_finish = threading.Event(), threading.Event()
 
-    def slow(frame: bytearray, parking: Parking) -> Sequence[Piece]:
+    def slow(frames: Sequence[bytearray], parking: Parking) -> Sequence[Piece]:
         is_in_hand.set()
         assert may_finish.wait(DEADLINE_S)
         return [b"done"]

@@ -3,7 +3,7 @@
 import socket
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +37,7 @@ from raylog.actors.plane.log_sockets import LogSockets
 from raylog.actors.plane.node_sockets import NodeSockets
 from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.room import Room
+from raylog.actors.plane.sending import Piece
 from raylog.actors.plane.sockets import Sockets
 from raylog.storage.config import LogConfig
 from raylog.storage.names import TopicPartition
@@ -253,8 +254,8 @@ def test_a_request_that_waits_for_room_ends_with_the_process(tmp_path: Path) -> 
         assert client.received(1) == b""
 
 
-def no_answer(frame: bytearray, parking: Parking) -> None:
-    raise AssertionError(f"nobody has let it in: {frame!r}, {parking}")
+def no_answer(frames: Sequence[bytearray], parking: Parking) -> Sequence[Piece]:
+    raise AssertionError(f"nobody has let it in: {frames!r}, {parking}")
 
 
 def no_failure(failure: BaseException) -> None:
