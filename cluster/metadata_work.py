@@ -70,7 +70,7 @@ class MetadataWork:
             self._machines.run(
                 go_on_from, found.source.node_id, arguments, "restoring the metadata"
             )
-            self._tell_epoch(dirs, found.epoch)
+            self._tell_epoch(dirs, found.source.cluster_id, found.epoch)
             for entry in found.parted:
                 self._machines.set_aside(entry)
         return found
@@ -93,7 +93,7 @@ class MetadataWork:
         values = [encode(record) for record in made.records]
         arguments = (made.target.path, values, takes_lock)
         self._machines.run(write_rebuilt, made.target.node_id, arguments, "rebuilding the metadata")
-        self._tell_epoch(dirs, made.epoch)
+        self._tell_epoch(dirs, made.target.cluster_id, made.epoch)
         return made
 
     def adopt(self, folders: Sequence[str], *, make_missing: bool = False) -> TakenIn:
@@ -122,19 +122,19 @@ class MetadataWork:
         values = [encode(record) for record in found.records]
         arguments = (source.path, epoch, source.node or source.node_id, values)
         self._machines.run(go_on_from, source.node_id, arguments, "writing the metadata")
-        self._tell_epoch(survey.dirs, epoch)
+        self._tell_epoch(survey.dirs, source.cluster_id, epoch)
         partitions = tuple(stray.partition for stray in strays)
         return TakenIn(partitions=partitions, made=found.made)
 
-    def _tell_epoch(self, dirs: Sequence[SurveyedDir], epoch: int) -> None:
-        """Have all log dirs know the epoch that a command has begun in one copy.
+    def _tell_epoch(self, dirs: Sequence[SurveyedDir], cluster_id: str | None, epoch: int) -> None:
+        """Have all log dirs of the cluster know the epoch that a command has begun in one copy.
 
         If that copy is lost before a Controller has brought the others up to date, they are not
         taken for the newest.
         """
         paths: dict[str, list[str]] = {}
         for entry in dirs:
-            if entry.cluster_id is not None:
+            if entry.cluster_id is not None and entry.cluster_id == cluster_id:
                 paths.setdefault(entry.node_id, []).append(entry.path)
         for node_id, its in paths.items():
             self._machines.run(know_epoch, node_id, (its, epoch), "telling the log dirs of it")

@@ -31,7 +31,7 @@ from raylog.actors.plane.apis.cluster import METADATA
 from raylog.actors.plane.apis.records import INIT_PRODUCER_ID
 from raylog.actors.plane.errors import PeerGone, RelayAway
 from raylog.actors.plane.frames import Request
-from raylog.actors.plane.parking import Parking
+from raylog.actors.plane.parking import Outcome, Parking
 from raylog.actors.plane.sending import Piece, send
 
 _SIZE: Final = struct.Struct(">i")
@@ -119,15 +119,19 @@ class Relay:
         self, connection: socket.socket, request: Request, parking: Parking
     ) -> tuple[bytearray, bytearray]:
         """An answer's size, and the answer. Raises RelayAway and PeerGone."""
+        patience_ms = _patience_ms(request)
+        head = bytearray(_SIZE.size)
         try:
             send(connection, [_SIZE.pack(len(request.frame)), request.frame])
-            outcome = parking.wait_for(connection, _patience_ms(request))
+            outcome = _receive(connection, head, parking, patience_ms)
             if outcome == "woken":
-                head = _received(connection, _SIZE.size)
                 (size_bytes,) = _SIZE.unpack(head)
-                return head, _received(connection, size_bytes)
+                answer = bytearray(size_bytes)
+                outcome = _receive(connection, answer, parking, patience_ms)
         except (OSError, PeerGone) as error:
             raise RelayAway(request.api.name, str(error)) from None
+        if outcome == "woken":
+            return head, answer
         if outcome == "peer is gone":
             raise PeerGone("the LogManager had not answered its request yet")
         self._hangs_until = self._clock() + HANGING_S
@@ -185,13 +189,20 @@ def _has_ended(connection: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def _received(connection: socket.socket, size_bytes: int) -> bytearray:
-    """So many bytes. Raises OSError."""
-    content = bytearray(size_bytes)
+def _receive(
+    connection: socket.socket, content: bytearray, parking: Parking, patience_ms: int | None
+) -> Outcome:
+    """Fill ``content``: "woken" once it is. Raises OSError.
+
+    ``patience_ms``: between two of its parts; a LogManager may hang in the middle of an answer.
+    """
     left = memoryview(content)
     while left:
-        count = connection.recv_into(left, 0, socket.MSG_WAITALL)
+        outcome = parking.wait_for(connection, patience_ms)
+        if outcome != "woken":
+            return outcome
+        count = connection.recv_into(left, 0, socket.MSG_DONTWAIT)
         if not count:
             raise ConnectionResetError("it ended in the middle of an answer")
         left = left[count:]
-    return content
+    return "woken"

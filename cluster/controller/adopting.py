@@ -117,6 +117,12 @@ def _check(desired: Desired, stray: Stray, dirs: Sequence[FoundDir]) -> None:
         why = f"lies in a log dir of cluster {stray.home.cluster_id}, not {desired.cluster_id}"
         raise InvalidRequest("the folder", str(stray), why)
     _check_place(stray, dirs)
+    if log.topic_id not in desired.topics and desired.logs_of(log.topic_id):
+        why = (
+            "is of a topic that is being removed; start the broker, which ends that, stop it, and "
+            "adopt the folder then"
+        )
+        raise InvalidRequest("the folder", str(stray), why)
     named = desired.topic_named(log.partition.topic)
     if named is not None and named.topic_id != log.topic_id:
         if LogId(partition=log.partition, topic_id=named.topic_id) in desired.partitions:

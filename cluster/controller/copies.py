@@ -258,7 +258,7 @@ def choose(
     # Without a record it is what a first start has left that was cut off.
     copies = [entry for entry in own_first if entry.copy is not None and entry.copy.end > 0]
     unread = [entry for entry in own_first if entry.has_metadata and entry.copy is None]
-    _check_one_cluster(copies)
+    check_one_cluster(copies)
     if copies:
         best = _best(copies)
         check_complete(best, copies, unread)
@@ -294,7 +294,8 @@ def check_not_newer(dirs: Iterable[SurveyedDir]) -> None:
             raise NewerMetadata(str(entry), entry.problem)
 
 
-def _check_one_cluster(copies: Iterable[SurveyedDir]) -> None:
+def check_one_cluster(copies: Iterable[SurveyedDir]) -> None:
+    """Raise SeveralClusters where they are of more than one cluster."""
     clusters = {entry.copy.cluster_id: entry for entry in copies if entry.copy is not None}
     if len(clusters) > 1:
         listed = "; ".join(f"{cluster} in {entry}" for cluster, entry in sorted(clusters.items()))

@@ -125,6 +125,7 @@ class Following:
         self._heard_tokens: dict[str, int] = {}  # the push that each copy in sync answered last
         self._asked: AskWhether | None = None  # there is no answer yet
         self._asked_promise = 0  # the highest one that was known when Ray was asked last
+        self._asked_members_end = 0  # as of ``_members_end``, when Ray was asked last
         self._leave_until_ms = 0
         self._is_leave_noted = False  # Ray's head may know of one to be left out that was not yet
         self._ask_not_before_ms = 0
@@ -420,7 +421,7 @@ class Following:
         if self._asked is not None or now_ms < self._ask_not_before_ms:
             return None
         self._asked = AskWhether(leaves_out=leaves_out, copies_at=copies_at)
-        self._asked_promise = self.higher_promise
+        self._asked_promise, self._asked_members_end = self.higher_promise, self._members_end
         self._is_leave_noted = self._is_leave_noted or leaves_out
         return self._asked
 
@@ -433,8 +434,11 @@ class Following:
         if not is_still:
             self._ask_not_before_ms = now_ms + RETRY_MS
             return 0
-        # A copy that is silent only since the question may be one that counts for another.
-        if asked is not None and asked.leaves_out:
+        # A copy that is silent only since the question may be one that counts for another. And
+        # Ray's note of the question is not above a record of copies that was written since: over
+        # such a copy alone a start would take it for complete.
+        is_of_now = self._asked_members_end == self._members_end
+        if asked is not None and asked.leaves_out and is_of_now:
             self._leave_until_ms = now_ms + LEAVE_MS
         if asked is not None and asked.copies_at is not None:
             self._is_leave_noted = False

@@ -113,17 +113,29 @@ class Watched:
     def __init__(self) -> None:
         self.nodes: dict[str, Observed] = {}
         self._lives: dict[str, _Lives] = {}
+        self._left_ms: dict[str, int] = {}  # when nodes left the Ray cluster
+        self._began_ms: int | None = None
+
+    def absent_ms(self, key: str, now_ms: int) -> int | None:
+        """How long a node is known not to be in the Ray cluster; None where it is there."""
+        if key in self.nodes:
+            return None
+        began_ms = now_ms if self._began_ms is None else self._began_ms
+        return now_ms - self._left_ms.get(key, began_ms)
 
     def see(self, keys: Iterable[str], now_ms: int) -> set[str]:
         """These nodes are in the Ray cluster now; returns those that came or left."""
         present = set(keys)
+        self._began_ms = now_ms if self._began_ms is None else self._began_ms
         changed = present ^ set(self.nodes)
         for key in sorted(changed):
             if key in present:
                 self.nodes[key] = Observed(heard_ms=now_ms)
                 self._lives.setdefault(key, _Lives())
+                self._left_ms.pop(key, None)
             else:
                 del self.nodes[key]
+                self._left_ms[key] = now_ms
         return changed
 
     def take(self, report: Report, epoch: int, sent: int, now_ms: int) -> bool:

@@ -38,7 +38,7 @@ from raylog.cluster.controller.journal import GROWING, InFlight, Journal, Purpos
 from raylog.cluster.controller.judging import Judging
 from raylog.cluster.controller.observed import Watched
 from raylog.cluster.controller.producer_ids import ProducerIds
-from raylog.cluster.controller.records import Record, TopicRecord
+from raylog.cluster.controller.records import DirRecord, Record, TopicRecord
 from raylog.cluster.controller.rolling import Digests
 from raylog.cluster.controller.waiting import (
     Altering,
@@ -146,6 +146,7 @@ class Pending:
             refused=self._charge.refusing,
             controller=self._charge.node,
             config=self._config(),
+            absent_ms=lambda node: self._watched.absent_ms(node, now_ms),
         )
         for request, waiting in list(self._waiting.items()):
             ended = waiting.look(view)
@@ -286,9 +287,9 @@ class Pending:
                 partition = partition_named(self._desired, command.name, command.number)
                 self._say(Answer(request=request, value=partition))
             case LogDirOnline():
-                self._say(Answer(request=request, value=self._judged(now_ms).log_dir(command)))
+                self._say(Answer(request=request, value=self._meant(command, records, now_ms)))
             case LogDirOut():
-                meant = self._judged(now_ms).log_dir(command)
+                meant = self._meant(command, records, now_ms)
                 leaving = Leaving(directory_id=meant.directory_id, since_ms=now_ms)
                 self._waiting[request] = leaving
             case ApplyConfig():
@@ -298,6 +299,15 @@ class Pending:
             case _:
                 begun = Begun(self._desired, now_ms, self._config().num_partitions)
                 self._waiting[request] = begun.waiting(command, records)
+
+    def _meant(
+        self, command: LogDirOnline | LogDirOut, records: tuple[Record, ...], now_ms: int
+    ) -> DirRecord:
+        """The log dir of a command: that of its record, since another may be at its path by now."""
+        for record in records:
+            if isinstance(record, DirRecord):
+                return self._desired.dirs[record.directory_id]
+        return self._judged(now_ms).log_dir(command)
 
     def _first_id(self) -> int:
         producer_id = self.ids.take(self._desired.controller_epoch)

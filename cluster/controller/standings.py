@@ -11,6 +11,7 @@ from raylog.cluster.controller.copies import (
     age_of,
     check_complete,
     check_not_newer,
+    check_one_cluster,
     is_older,
     least_epoch,
 )
@@ -193,10 +194,11 @@ def restoration(dirs: Sequence[SurveyedDir], source: str) -> Restoration:
     """What it means to go on from the copy at ``source``: a node or a path, as of ``_named``.
 
     Raises InvalidRequest where it names no readable copy, or copies of several nodes;
-    NewerMetadata.
+    NewerMetadata; SeveralClusters.
     """
     check_not_newer(dirs)
     copies = _copies(dirs)
+    check_one_cluster(copies)
     named = _named(dirs, source)
     chosen = max(_copies(named), key=age_of, default=None)
     if chosen is None or chosen.copy is None:
@@ -214,6 +216,8 @@ def restoration(dirs: Sequence[SurveyedDir], source: str) -> Restoration:
     parted = [entry for entry in others if not _is_past(entry, chosen)]
     lacks = [_lacking(entry, chosen) for entry in others if _has_more(entry, chosen)]
     lacks += _missed(chosen, dirs)
+    if not lacks and _is_outranked(chosen, dirs):
+        lacks = ["what a later Controller has changed, which a log dir has obeyed"]
     return Restoration(
         source=chosen,
         epoch=next_era(max(_epochs(dirs), default=NO_EPOCH)),

@@ -23,7 +23,7 @@ Leaving             the log dir is out of use       it is to be used again; the 
 =================== =============================== ==========================================
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
@@ -35,6 +35,7 @@ from raylog.actors.errors import (
     UnknownTopicOrPartition,
 )
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.confirmed_logs import CONFIRMED_FOR_MS
 from raylog.cluster.controller.config_changes import ConfigChange
 from raylog.cluster.controller.describe import BEING_OPENED, Snapshot, offline_error, problem_of
 from raylog.cluster.controller.desired import Desired
@@ -69,7 +70,7 @@ class View:
 
     ``stuck``: why no record can be written, not even in the metadata's reserve. ``refused``: the
     nodes whose LogManager cannot be started. ``controller``: the key of the Controller's node.
-    ``config``: the broker's; ``digests``: of it.
+    ``config``: the broker's; ``digests``: of it. ``absent_ms``: as of ``Watched``.
     """
 
     desired: Desired
@@ -80,6 +81,16 @@ class View:
     refused: Collection[str] = ()
     controller: str = ""
     config: BrokerConfig = field(default_factory=BrokerConfig)
+    absent_ms: Callable[[str], int | None] = lambda _: None
+
+    def may_still_run(self, node: str | None) -> bool:
+        """Whether a node left the Ray cluster so lately that its processes may go on.
+
+        Ray gives a node up whose raylet hangs; a LogActor of it may have the right to remove
+        records yet.
+        """
+        absent_ms = None if node is None else self.absent_ms(node)
+        return absent_ms is not None and absent_ms < CONFIRMED_FOR_MS
 
     def snapshot(self) -> Snapshot:
         """The same, as look-ups need it."""
@@ -221,18 +232,25 @@ def _is_being_opened(log: LogId, view: View) -> bool:
 def why_behind(log: LogId, version: int, view: View) -> str:
     """Why a partition may serve with an older config than this; empty if it does not."""
     seen = view.seen(log)
-    if seen is None or view.desired.partitions[log].directory is None:
-        return ""
     node = view.node_name(log)
+    if view.desired.partitions[log].directory is None:
+        return ""
+    if seen is None and view.may_still_run(view.desired.node_of(log)):
+        return f"node {node} left the Ray cluster just now, and its processes may go on a while"
+    if seen is None:
+        return ""
     if seen.may_end:
         return f"node {node} is closing its logs"
     if not seen.obeys(view.desired.controller_epoch):
         return f"the LogManager of node {node} has not reported since the Controller started"
     for entry in view.entries(log):
         is_old = entry.config_version < version
-        if entry.state == "opening" or (entry.state == "serving" and is_old):
+        # One that is being closed may hang before its end.
+        if entry.state == "opening" or (entry.state in ("serving", "closing") and is_old):
             if seen.is_suspect(view.now_ms):
                 return f"the LogManager of node {node} does not answer"
+            if entry.state == "closing":
+                return "its LogActor is being closed"
             return "its LogActor has not confirmed the config"
     return ""
 
@@ -409,6 +427,8 @@ class Leaving:
             why = "is used again: `raylog log-dirs online` came meanwhile, or its node began anew"
             return Ended(error=InvalidRequest("log_dir", record.path, why))
         is_over = view.now_ms - self.since_ms > OPERATING_MS
+        if view.may_still_run(record.node) and not is_over:
+            return None
         if leaving_waits_for(view.desired, view.observed, record, view.now_ms) and not is_over:
             return None
         return Ended(value=record)

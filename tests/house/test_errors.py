@@ -43,6 +43,8 @@ KAFKA = {
     18: ("RECORD_LIST_TOO_LARGE", False),
     31: ("CLUSTER_AUTHORIZATION_FAILED", False),
     32: ("INVALID_TIMESTAMP", False),
+    33: ("UNSUPPORTED_SASL_MECHANISM", False),
+    34: ("ILLEGAL_SASL_STATE", False),
     35: ("UNSUPPORTED_VERSION", False),
     36: ("TOPIC_ALREADY_EXISTS", False),
     37: ("INVALID_PARTITIONS", False),
@@ -55,6 +57,7 @@ KAFKA = {
     48: ("INVALID_TXN_STATE", False),
     52: ("TRANSACTION_COORDINATOR_FENCED", False),
     56: ("KAFKA_STORAGE_ERROR", True),
+    58: ("SASL_AUTHENTICATION_FAILED", False),
     57: ("LOG_DIR_NOT_FOUND", False),
     60: ("REASSIGNMENT_IN_PROGRESS", False),
     74: ("FENCED_LEADER_EPOCH", True),
@@ -120,8 +123,8 @@ def test_a_code_has_the_name_and_is_retried_as_in_kafkas_table(kind: type[Raylog
 
 
 def test_every_error_that_is_raised_is_in_raylog_errors() -> None:
-    """But Python's own, and two that the kernel's twin and the schemas keep to themselves."""
-    own = {kind.__name__ for kind in every_class()} | {"Malformed", "Refusal"}
+    """But Python's own, and three that the kernel's twin, the schemas and the sockets keep."""
+    own = {kind.__name__ for kind in every_class()} | {"Malformed", "Refusal", "LastAnswer"}
     others: dict[str, str] = {}
     for folder in ("storage", "actors", "cluster"):
         for path in set((ROOT / folder).rglob("*.py")) - set((ROOT / "storage/testing").iterdir()):

@@ -91,7 +91,7 @@ def test_a_table_is_read_with_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for served in fake.topics["t"]:
         served.partition.append(batch(10))
     broker = Broker()
-    monkeypatch.setattr(broker, "connection", lambda: fake)
+    monkeypatch.setattr(broker, "client_connection", lambda: fake)
     assert broker.read_table("t").num_rows == 20
     assert broker.read_table("t", {("t", 0): 4}, partitions=[0]).num_rows == 6
     table = broker.read_table("t", from_="earliest", to={("t", 0): 3}, auto_offset_reset="none")

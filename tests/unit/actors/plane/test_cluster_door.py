@@ -36,13 +36,13 @@ from raylog.actors.plane.apis.configs import (
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
 )
-from raylog.actors.plane.apis.connection import SASL_HANDSHAKE
+from raylog.actors.plane.apis.connection import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from raylog.actors.plane.apis.records import INIT_PRODUCER_ID
 from raylog.actors.plane.apis.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from raylog.actors.plane.connection import Connection
 from raylog.actors.plane.describing import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from raylog.actors.plane.door import Door
-from raylog.actors.plane.errors import PeerGone, RelayAway, UnsupportedRequest
+from raylog.actors.plane.errors import PeerGone, RelayAway
 from raylog.actors.plane.frames import Request, answer, parse
 from raylog.actors.plane.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from raylog.actors.plane.listener import Listener
@@ -267,11 +267,11 @@ def test_an_id_without_an_epoch_is_no_request() -> None:
         assert client.ask(INIT_PRODUCER_ID, 5, transactionalId=None, **half)["errorCode"] == 42
 
 
-def test_what_is_not_answered_yet_ends_the_connection(client: Client) -> None:
-    client.send(SASL_HANDSHAKE, 1, mechanism="PLAIN")
-    assert client.received(1) == b""
-    wait_for(lambda: client.ended is not None)
-    assert isinstance(client.ended, UnsupportedRequest)
+def test_where_nobody_is_asked_who_he_is_there_is_nothing_to_authenticate(client: Client) -> None:
+    shaken = client.ask(SASL_HANDSHAKE, 1, mechanism="PLAIN")
+    assert shaken == {"errorCode": 34, "mechanisms": []}
+    answer = client.ask(SASL_AUTHENTICATE, 2, authBytes=b"token")
+    assert (answer["errorCode"], answer["authBytes"]) == (34, b"")
 
 
 # -- what only the Controller answers --------------------------------------------------------------
@@ -578,3 +578,34 @@ def test_so_many_answers_are_remembered_and_no_large_ones(
     assert remembered.answer(asked(50)) is None
     assert remembered.answer(asked(51, DESCRIBE_CLUSTER)) is None
     assert (remembered.answer(asked(1)) or [])[2] == b"another"
+
+
+@pytest.mark.parametrize("begun", [b"", b"\0\0\0\x40", b"\0\0\0\x40half"])
+def test_a_client_that_goes_frees_its_place_though_the_answer_has_begun(begun: bytes) -> None:
+    """The LogManager stands still in the middle of it."""
+    name = manager_name(random_id(), "a-node")
+    with closing(listen_unix(name)) as listening:
+        listening.settimeout(DEADLINE_S)
+        with client_of(Door(Relay(name))) as client:
+            client.send(LIST_PARTITION_REASSIGNMENTS, 0, timeoutMs=1, topics=None)
+            hanging, _ = listening.accept()
+            with hanging:
+                hanging.sendall(begun)
+                client.close()
+                wait_for(lambda: client.ended is not None, DEADLINE_S, "its place is free")
+
+
+def test_a_log_manager_that_hangs_in_the_middle_of_an_answer_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(relay_module, "LOOKUP_MS", 10)
+    name = manager_name(random_id(), "a-node")
+    with closing(listen_unix(name)) as listening:
+        listening.settimeout(DEADLINE_S)
+        with client_of(Door(Relay(name))) as client:
+            client.send(METADATA, 7, topics=None, allowAutoTopicCreation=False)
+            hanging, _ = listening.accept()
+            with hanging:
+                hanging.sendall(b"\0\0\0\x40half")
+                wait_for(lambda: client.ended is not None, DEADLINE_S, "it is given up")
+    assert isinstance(client.ended, RelayAway)

@@ -32,7 +32,11 @@ def described(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Done:
     connection = SimpleNamespace(
         command=lambda *_, **__: answered(topic), ask_partition=lambda *_: answered(silent)
     )
-    broker = SimpleNamespace(connection=lambda: connection, describe_nodes=list)
+    broker = SimpleNamespace(
+        connection=lambda: connection,
+        client_connection=lambda: SimpleNamespace(by_ray=connection),
+        describe_nodes=list,
+    )
     monkeypatch.setattr(start_module, "connect", lambda *_, **__: broker)
     return run_here("topic", "describe", "t", *arguments)
 

@@ -16,6 +16,7 @@ from raylog.cluster.controller.records import (
     PartitionRecord,
     Record,
     TopicRecord,
+    TopicRemovedRecord,
 )
 from raylog.storage.names import TopicPartition
 
@@ -187,3 +188,10 @@ def test_a_folder_that_does_not_say_whose_it_is_is_refused() -> None:
     ):
         with pytest.raises(InvalidRequest, match=what):
             adopted(desired(), [wrong], [log_dir("a")])
+
+
+def test_a_topic_that_is_being_removed_is_not_made_again_with_a_gap() -> None:
+    removing = replace(FIRST, state="removing")
+    state = desired(TOPIC, FIRST, removing, TopicRemovedRecord(topic_id="id-t"))
+    with pytest.raises(InvalidRequest, match="is of a topic that is being removed"):
+        adopted(state, [stray("t-1", "b")], [log_dir("a"), log_dir("b")])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from raylog.actors.errors import InvalidRequest
+from raylog.actors.errors import InvalidRequest, OlderMetadata, SeveralClusters
 from raylog.actors.metadata_history import DIGEST_BYTES, ERA_EPOCHS
 from raylog.cluster.controller.copies import Copy, SurveyedDir, choose
 from raylog.cluster.controller.standings import Standing, restoration, standings
@@ -249,3 +249,24 @@ def test_a_node_is_enough_of_a_name_for_its_two_copies_and_the_newest_of_them_is
     newer, older = keeper("a", copy("xyz", 2)), keeper("a", copy("xy", 1))
     older = replace(older, path="/a-2", directory_id="dir-a-2")
     assert restoration([older, newer], "a").source == newer
+
+
+def test_what_a_start_refuses_as_older_lacks_something() -> None:
+    dirs = [replace(keeper("a", copy("xyz")), obeyed_epoch=5), keeper("b", copy("xyz"))]
+    with pytest.raises(OlderMetadata):
+        choose(dirs, "ray-a", new_id="")
+    assert restoration(dirs, "a").lacks == (
+        "what a later Controller has changed, which a log dir has obeyed",
+    )
+
+
+def test_the_metadata_of_another_cluster_is_not_set_aside() -> None:
+    """A disk of another cluster is mounted: a start refuses that, and so does this."""
+    other = replace(copy("uvw", in_sync="b", controller="b"), cluster_id="cluster-2")
+    dirs = [
+        keeper("a", copy("xyz", in_sync="a")),
+        replace(keeper("b", other), cluster_id="cluster-2"),
+    ]
+    for go_on in (lambda: choose(dirs, "ray-a", new_id=""), lambda: restoration(dirs, "a")):
+        with pytest.raises(SeveralClusters):
+            go_on()
