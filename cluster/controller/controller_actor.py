@@ -28,7 +28,7 @@ from typing import Any
 import ray
 
 from raylog.actors.control import Report
-from raylog.actors.errors import BrokerRunning, NotController, NotLeader
+from raylog.actors.errors import ActorAway, BrokerRunning, NotController, NotLeader
 from raylog.actors.events import set_up_logs, warn
 from raylog.actors.messages import ConfigEntry, LogDirStatus
 from raylog.actors.metrics import Exporter, export_for_ever
@@ -44,6 +44,7 @@ from raylog.cluster.controller.config_changes import AppliedConfig, parsed_for
 from raylog.cluster.controller.copies import Home
 from raylog.cluster.controller.current import Current
 from raylog.cluster.controller.describe import (
+    BROKER_STOPS,
     ClusterDescription,
     PartitionDescription,
     TopicDescription,
@@ -212,7 +213,7 @@ class ControllerImpl:
 
     def _begin_again(self, error: StorageError) -> None:
         told = f"its Controller begins again, since a write of the metadata failed: {error}"
-        why_not, why = NotController("the broker", told), NotLeader("the broker", told)
+        why_not, why = NotController("the broker", told), ActorAway("the broker", told)
         with suppress(NotLeader):
             self._known = known_by(self._running().lookups.metadata_copies(), self._known)
         begin_again(lambda: self._current.retire(why_not, why), self._open_again, self._end_process)
@@ -231,7 +232,8 @@ class ControllerImpl:
         if life != self._life:
             return
         told = "its Controller is restarted"
-        why_not, why = NotController("the broker", told), NotLeader("the broker", told)
+        # Whether a command that is under way takes effect is not known: its client asks again.
+        why_not, why = NotController("the broker", told), ActorAway("the broker", told)
         try:
             self._current.retire(why_not, why)
         finally:
@@ -246,7 +248,7 @@ class ControllerImpl:
         return self._end()
 
     def _end(self) -> bool:
-        controller = self._current.stop(NotLeader("the broker", "it is stopping"))
+        controller = self._current.stop(NotLeader("the broker", BROKER_STOPS))
         try:
             is_clean = stop_nodes(self._namespace)
         finally:

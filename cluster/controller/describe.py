@@ -95,6 +95,8 @@ SEE_EITHER = (
 )
 # Of a node that an operator has stopped, and of its partitions.
 NODE_STOPPED = "its node {node} is stopped; `raylog node start {node}` starts it"
+# Of the whole broker, as its Controller says it.
+BROKER_STOPS = "it is stopping"
 IS_STOPPED = "is stopped; `raylog node start"
 # Why a node does not obey, though nothing is wrong.
 MANAGER_STARTS = "its LogManager is being started"

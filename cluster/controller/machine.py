@@ -38,6 +38,7 @@ from raylog.actors.levels import LEVELS, Levels
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.names import log_manager_name
 from raylog.cluster.controller.charge import Charge
+from raylog.cluster.controller.describe import BROKER_STOPS
 from raylog.cluster.controller.desired import VERSION_SHIFT, Desired
 from raylog.cluster.controller.events import (
     Appended,
@@ -516,7 +517,7 @@ class ControllerMachine:
         Not before every copy in sync has answered once more: where another Controller has begun
         with one of them, this is not the end of the metadata.
         """
-        self._pending.refuse_commands(NotLeader("the broker", "it is stopping"))
+        self._pending.refuse_commands(NotLeader("the broker", BROKER_STOPS))
         is_ready = self._journal.is_ready(self._now_ms)
         is_ready = is_ready and self.is_in_charge and self._following.have_answered
         if is_ready and not self.desired.is_all_stopped:

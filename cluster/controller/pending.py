@@ -14,9 +14,9 @@ at once. Where nothing can be changed any more, everybody is told so.
 from collections import deque
 from collections.abc import Callable
 from copy import copy
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from raylog.actors.errors import NoLogDirs, NotController
+from raylog.actors.errors import InvalidRequest, NoLogDirs, NotController
 from raylog.actors.levels import Levels
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.begun import Begun, partition_named, undone
@@ -51,12 +51,28 @@ from raylog.cluster.controller.waiting import (
 )
 from raylog.storage.errors import DiskFull, RaylogError
 
+AnyCommand = TypeVar("AnyCommand")
+Judged = TypeVar("Judged")
+
 
 class Wanted(NamedTuple):
     """Records that somebody's command needs, to be appended now."""
 
     records: tuple[Record, ...]
     purpose: Purpose
+
+
+def _named(command: AnyCommand, judge: Callable[[AnyCommand], Judged]) -> Judged:
+    """What becomes of a command, by a function that changes nothing.
+
+    Raises InvalidRequest where an argument is of another type than a program may give: that is the
+    command's end, and not the Controller's.
+    """
+    try:
+        return judge(command)
+    except (TypeError, ValueError, AttributeError) as error:
+        why = f"has an argument of a wrong type: {error}"
+        raise InvalidRequest("the request", type(command).__name__, why) from error
 
 
 class Pending:
@@ -208,7 +224,7 @@ class Pending:
 
     def _begin_config(self, request: int, command: ApplyConfig, now_ms: int) -> Wanted | None:
         """As ``_begin``."""
-        changes = self._judged(now_ms).changes(command)
+        changes = _named(command, self._judged(now_ms).changes)
         if command.validate_only:
             applied = Applied(version=self._desired.broker_version, changes=changes)
             self._say(Answer(request=request, value=applied))
@@ -227,9 +243,9 @@ class Pending:
         commands = self._judged(now_ms)
         shortage = self._journal.reserve.problem
         if not (isinstance(command, GROWING) and isinstance(shortage, DiskFull)):
-            return commands.records(command)
+            return _named(command, commands.records)
         try:
-            records = commands.records(command)
+            records = _named(command, commands.records)
         except NoLogDirs:  # since all are full
             raise copy(shortage) from None
         if records:

@@ -160,9 +160,13 @@ def tell_and_ask(
 ) -> bool:
     """Whether this process is still the Controller. Raises what Ray raises.
 
-    What the question says of copies that are left out Ray's head knows then.
+    What the question says of copies that are left out Ray's head knows then: before it is asked, so
+    that nobody who begins meanwhile misses it. A process that was replaced leaves no such note; it
+    would speak against the copies of its successor.
     """
     if question.leaves_out:
+        if not is_controller():
+            return False
         witness.ask(metadata.end)
     is_still = is_controller()
     if is_still and question.copies_at is not None:

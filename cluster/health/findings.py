@@ -14,6 +14,7 @@ from raylog.actors.runtime.names import CONTROLLER
 from raylog.cluster.controller.describe import (
     BEING_CREATED,
     BEING_OPENED,
+    BROKER_STOPS,
     CONFIG_OF,
     IS_STOPPED,
     MANAGER_ENDS,
@@ -46,7 +47,19 @@ CLOSING_PATIENCE_MS = 120_000
 
 
 def findings(facts: Facts) -> list[Finding]:
-    """All problems, errors first; empty if there is none."""
+    """All problems, errors first; empty if there is none.
+
+    Of a broker that is being stopped there is one: what has ended already is no problem.
+    """
+    if BROKER_STOPS in (facts.controller_problem or ""):
+        return [
+            Finding(
+                severity=ERROR,
+                subject="broker",
+                what="it is being stopped, and not all of it has ended",
+                todo="if no `raylog stop` runs, run it again: it stops the rest",
+            )
+        ]
     rules = (
         _controller,
         metadata,

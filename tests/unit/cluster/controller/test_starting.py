@@ -120,16 +120,25 @@ def test_ray_knows_of_a_copy_that_is_to_be_left_out_before_it_is_asked_and_that_
         seen.append(witness.marks()[0].asked_at)
         return True
 
-    end = disk.log.end
+    before, end = witness.marks()[0].asked_at, disk.log.end
     assert tell_and_ask(witness, disk.log, AskWhether(leaves_out=True), is_asked)
     assert tell_and_ask(witness, disk.log, AskWhether(), is_asked)
     assert tell_and_ask(witness, disk.log, AskWhether(copies_at=-1), is_asked)
-    assert seen == [end, end, end]
+    assert seen == [before, end, end, end]
     assert witness.marks()[0].asked_at == -1
 
 
 def test_a_process_that_was_replaced_takes_nothing_back(disk: Disk, notes: FakeNotes) -> None:
     witness = begin_witness(notes, NAMESPACE, disk.log, yes)
-    assert not tell_and_ask(witness, disk.log, AskWhether(leaves_out=True), lambda: False)
+    answers = iter([True, False])  # it is replaced meanwhile
+    assert not tell_and_ask(witness, disk.log, AskWhether(leaves_out=True), lambda: next(answers))
     assert not tell_and_ask(witness, disk.log, AskWhether(copies_at=-1), lambda: False)
     assert witness.marks()[0].asked_at == disk.log.end
+
+
+def test_a_process_that_was_replaced_leaves_no_note(disk: Disk, notes: FakeNotes) -> None:
+    """It would speak against the copies of its successor, which nobody could begin over then."""
+    witness = begin_witness(notes, NAMESPACE, disk.log, yes)
+    before = witness.marks()
+    assert not tell_and_ask(witness, disk.log, AskWhether(leaves_out=True), lambda: False)
+    assert witness.marks() == before

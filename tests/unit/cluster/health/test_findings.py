@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from raylog.actors.errors import LabelShared
+from raylog.actors.errors import LabelShared, NotLeader
 from raylog.actors.messages import (
     ActorProcess,
     AsideFile,
@@ -18,6 +18,7 @@ from raylog.actors.messages import (
 )
 from raylog.cluster.controller.describe import (
     BEING_OPENED,
+    BROKER_STOPS,
     FAILED_COPIES,
     MANAGER_ENDS,
     MANAGER_LEARNS,
@@ -563,3 +564,12 @@ def test_a_topic_that_no_log_can_have_the_config_of_is_one_error_with_its_way_ou
     assert (second.severity, second.subject) == (ERROR, "topic t")
     assert second.what.startswith("no. No partition of it is opened")
     assert second.todo == "`do`. Its partitions open then by themselves"
+
+
+def test_of_a_broker_that_is_being_stopped_there_is_one_finding() -> None:
+    """A `raylog stop` was interrupted: what has ended already is no failed disk."""
+    stops = str(NotLeader("the broker", BROKER_STOPS))
+    facts = Facts(controller_problem=stops, silent_nodes={"n1": stops})
+    (found,) = findings(facts)
+    assert (found.subject, found.severity) == ("broker", ERROR)
+    assert "`raylog stop`" in found.todo
