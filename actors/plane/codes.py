@@ -8,12 +8,10 @@ leaves by a socket: 89, "throttled". librdkafka and aiokafka take it for final a
 from typing import Final
 
 from raylog.actors.errors import (
-    FencedLeaderEpoch,
     NotController,
     NotLeader,
     RequestTimedOut,
     TooManyAppends,
-    UnknownLeaderEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
     UnsupportedVersion,
@@ -41,8 +39,6 @@ STORAGE_ERROR: Final = 56
 UNSUPPORTED_VERSION: Final = UnsupportedVersion.code
 INVALID_REQUEST: Final = MalformedRequest.code
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
-FENCED_LEADER_EPOCH: Final = FencedLeaderEpoch.code
-UNKNOWN_LEADER_EPOCH: Final = UnknownLeaderEpoch.code
 INVALID_RECORD: Final = InvalidRecord.code
 THROTTLED: Final = TooManyAppends.code
 UNKNOWN_TOPIC_ID: Final = UnknownTopicId.code

@@ -26,7 +26,7 @@ from raylog.actors.plane.codes import (
 )
 from raylog.actors.plane.errors import PeerGone
 from raylog.actors.plane.frames import Request
-from raylog.actors.plane.hosts import Host, Hosts, epoch_error
+from raylog.actors.plane.hosts import Host, Hosts, check_epoch
 from raylog.actors.plane.hot.fetch import FetchBody, PartitionFetch, read_fetch
 from raylog.actors.plane.hot.fetch_answer import FetchedPartition, fetch_answer
 from raylog.actors.plane.hot.parts import Tags, Topic
@@ -141,12 +141,10 @@ class _Fetch:
         host = self._hosts.find(topic.name, topic.topic_id, asked.partition)
         if isinstance(host, int):
             return Found(asked, None, host, None, 0)
-        error_code = epoch_error(host, asked.current_leader_epoch)
-        if error_code:
-            return Found(asked, host, error_code, None, 0)
         seen_bytes = host.partition.log.readable_bytes
         most_bytes = max(0, min(asked.max_bytes, left_bytes))
         try:
+            check_epoch(host, asked.current_leader_epoch)
             read = host.partition.read(
                 asked.offset, most_bytes, self._isolation, asked.last_fetched_epoch
             )

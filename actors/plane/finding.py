@@ -18,7 +18,7 @@ from typing import Final
 
 from raylog.actors.plane.codes import INVALID_REQUEST, UNSUPPORTED_VERSION, code_of
 from raylog.actors.plane.frames import Request, answer, read_body
-from raylog.actors.plane.hosts import Hosts, epoch_error
+from raylog.actors.plane.hosts import Hosts, check_epoch
 from raylog.actors.plane.hot.parts import NO_TOPIC_ID
 from raylog.actors.plane.own_clients import error_tags
 from raylog.storage.errors import RaylogError
@@ -73,9 +73,10 @@ def _offset(request: Request, hosts: Hosts, body: Value, name: str, part: Value)
     if isinstance(host, int):
         return {"errorCode": host}
     timestamp = part["timestamp"]
-    error_code = epoch_error(host, part["currentLeaderEpoch"])
-    if error_code:
-        return {"errorCode": error_code}
+    try:
+        check_epoch(host, part["currentLeaderEpoch"])
+    except RaylogError as error:
+        return {"errorCode": code_of(error), UNKNOWN_TAGS: error_tags(request, error)}
     if timestamp < EARLIEST_PENDING_UPLOAD or request.version < _SINCE.get(timestamp, 0):
         return {"errorCode": UNSUPPORTED_VERSION}
     partition = host.partition
@@ -116,9 +117,10 @@ def _epoch_end(hosts: Hosts, name: str, part: Value) -> Value:
     host = hosts.find(name, NO_TOPIC_ID, index)
     if isinstance(host, int):
         return {**nothing, "errorCode": host}
-    error_code = epoch_error(host, part["currentLeaderEpoch"])
-    if error_code:
-        return {**nothing, "errorCode": error_code}
+    try:
+        check_epoch(host, part["currentLeaderEpoch"])
+    except RaylogError as error:
+        return {**nothing, "errorCode": code_of(error)}
     log = host.partition.log
     end = log.epochs.end_offset_for(part["leaderEpoch"], log.log_end_offset)
     return {**nothing, "errorCode": 0, "leaderEpoch": end.epoch, "endOffset": end.offset}

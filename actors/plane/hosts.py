@@ -7,9 +7,11 @@ partition today may serve many later: nothing here or above counts on one.
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from raylog.actors.errors import FencedLeaderEpoch, UnknownLeaderEpoch
 from raylog.actors.partition.partition import Partition
-from raylog.actors.plane.codes import FENCED_LEADER_EPOCH, NOT_LEADER, UNKNOWN_LEADER_EPOCH
+from raylog.actors.plane.codes import NOT_LEADER
 from raylog.actors.plane.hot.parts import NO_TOPIC_ID
+from raylog.storage.names import TopicPartition
 from raylog.storage.state.epochs import NO_EPOCH
 
 
@@ -51,12 +53,13 @@ class Hosts:
         return self._by_name.get((name, index), NOT_LEADER)
 
 
-def epoch_error(host: Host, client_epoch: int) -> int:
-    """The error code for a client that knows another leader epoch; 0 if it knows this one, or none.
+def check_epoch(host: Host, client_epoch: int) -> None:
+    """Raise FencedLeaderEpoch or UnknownLeaderEpoch for a client that knows another leader epoch.
 
-    Source: KIP-320.
+    ``client_epoch``: -1 where it knows none. Source: KIP-320.
     """
     epoch = host.partition.leader_epoch
     if client_epoch in (NO_EPOCH, epoch):
-        return 0
-    return FENCED_LEADER_EPOCH if client_epoch < epoch else UNKNOWN_LEADER_EPOCH
+        return
+    kind = FencedLeaderEpoch if client_epoch < epoch else UnknownLeaderEpoch
+    raise kind(str(TopicPartition(host.topic, host.number)), client_epoch, epoch)

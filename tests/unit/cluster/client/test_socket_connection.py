@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raylog.actors.errors import ActorAway, NotLeader, ReadTimedOut, RequestTimedOut
+from raylog.actors.errors import (
+    ActorAway,
+    NotLeader,
+    ReadTimedOut,
+    RequestTimedOut,
+    UnknownLeaderEpoch,
+)
 from raylog.actors.messages import DataAddress
 from raylog.actors.partition.partition import Partition
 from raylog.actors.plane.addresses import LOOPBACK, listen_tcp, listen_unix, log_name
@@ -218,6 +224,24 @@ def test_errors_come_with_their_words(world: World) -> None:
     served.close()
     for asked in (world.produce(), world.fetch(), world.list_offset(-1)):
         assert isinstance(error_of(asked), LogClosed)
+
+
+def test_an_epoch_that_is_not_the_logs_is_told_in_words(world: World) -> None:
+    """A list of offsets goes by the metadata, which may be of before a restart."""
+    served = world.serve()
+    older, newer = served.leader_epoch - 1, served.leader_epoch + 1
+    asked = OffsetRequest(TOPIC, ID, 0, newer, -1)
+    listed = error_of(world.connection.list_offset(asked, timeout_s=30))
+    assert isinstance(listed, UnknownLeaderEpoch)
+    fetched = FetchRequest(TOPIC, ID, 0, newer, 0, max_bytes=1000)
+    error = error_of(world.connection.fetch(fetched, timeout_s=30))
+    assert isinstance(error, UnknownLeaderEpoch)
+    assert (error.partition, error.leader_epoch, error.served_leader_epoch) == (
+        f"{TOPIC}-0",
+        newer,
+        served.leader_epoch,
+    )
+    assert older == -1, "a client that knows no epoch is not refused"
 
 
 def test_offsets_by_time(world: World) -> None:
