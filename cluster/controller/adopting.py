@@ -231,12 +231,13 @@ def _in_its_place(
     reached = {entry.directory_id for entry in dirs}
     if known.state == "removing":
         raise InvalidRequest("the folder", str(stray), "is of a topic that is being deleted")
-    if known.directory is not None and known.directory not in reached:
-        why = (
-            f"is of a partition that lies in log dir {known.directory}, which is not in reach: "
-            "start its node"
-        )
-        raise InvalidRequest("the folder", str(stray), why)
+    for directory in (known.directory, known.target):
+        if directory is not None and directory not in reached:
+            why = (
+                f"is of a partition that may lie in log dir {directory}, which is not in reach: "
+                "start its node"
+            )
+            raise InvalidRequest("the folder", str(stray), why)
     return replace(
         known,
         state="online",

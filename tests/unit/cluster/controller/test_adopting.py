@@ -195,3 +195,9 @@ def test_a_topic_that_is_being_removed_is_not_made_again_with_a_gap() -> None:
     state = desired(TOPIC, FIRST, removing, TopicRemovedRecord(topic_id="id-t"))
     with pytest.raises(InvalidRequest, match="is of a topic that is being removed"):
         adopted(state, [stray("t-1", "b")], [log_dir("a"), log_dir("b")])
+
+
+def test_a_partition_that_may_lie_where_it_was_being_moved_to_is_refused() -> None:
+    moving = replace(FIRST, state="moving", target="dir-c")
+    with pytest.raises(InvalidRequest, match="may lie in log dir dir-c, which is not in reach"):
+        adopted(desired(TOPIC, moving), [stray("t-0", "b")], [log_dir("a"), log_dir("b")])
