@@ -3,7 +3,7 @@
 from raylog.cluster.controller.commands import StopNode
 from tests.harness.controller_play import Play
 from tests.transcripts.controllers import node_a, node_b
-from tests.transcripts.test_metadata_copies import copies_of, has, node_c
+from tests.transcripts.test_metadata_copies import copies_of, followed, has, node_c
 
 
 def test_a_note_from_before_a_record_of_copies_lets_nobody_be_left_out_after_it() -> None:
@@ -40,3 +40,19 @@ def test_a_note_from_before_a_record_of_copies_lets_nobody_be_left_out_after_it(
     assert not any(line.startswith("append: copies at a c") for line in lines), (
         "b is left out, and Ray's head does not know it: its copy alone counts as complete"
     )
+
+
+def test_each_copy_that_leaves_is_another_question() -> None:
+    """The note for b is not above the record of copies that c has."""
+    play = followed(node_b(), node_c())
+    play.silent.add("b")
+    play.until(lambda: play.is_asking)
+    assert play.says_whether(True)[0] == "append: copies at a c"
+    play.appended()
+    play.keeps("c")
+    assert copies_of(play) == ["a", "c"]
+    play.asks(StopNode(node="c"))
+    play.appended()
+    lines = play.keeps("c")
+    assert not any(line.startswith("append: copies") for line in lines), lines
+    assert "am I the Controller? a copy is left out" in lines

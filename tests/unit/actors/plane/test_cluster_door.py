@@ -609,3 +609,20 @@ def test_a_log_manager_that_hangs_in_the_middle_of_an_answer_is_not_waited_for(
                 hanging.sendall(b"\0\0\0\x40half")
                 wait_for(lambda: client.ended is not None, DEADLINE_S, "it is given up")
     assert isinstance(client.ended, RelayAway)
+
+
+def test_a_connection_on_which_an_answer_is_still_to_come_is_not_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next request would get the answer to the one before."""
+    monkeypatch.setattr(relay_module, "LOOKUP_MS", 1)
+    name = manager_name(random_id(), "a-node")
+    relay = Relay(name)
+    with closing(listen_unix(name)) as listening:
+        listening.settimeout(DEADLINE_S)
+        for _ in range(2):
+            with client_of(Door(relay)) as client:
+                client.send(DESCRIBE_CLUSTER, 0, includeClusterAuthorizedOperations=False)
+                hanging, _ = listening.accept()
+                with hanging:
+                    assert client.received(1) == b"", "it is given up"

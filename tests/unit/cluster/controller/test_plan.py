@@ -631,3 +631,27 @@ def test_a_node_with_other_log_dirs_or_some_or_those_of_a_living_one_is_a_new_on
     for dirs in ([], [elsewhere], ONLINE_DIRS[:1]):
         assert new_node(desired, *dirs).kafka_id == 2
     assert new_node(desired, *ONLINE_DIRS, others=(report("a", dirs=[]),)).kafka_id == 2
+
+
+def test_a_log_that_was_moved_to_another_dir_than_the_target_is_not_recorded_in_the_target() -> (
+    None
+):
+    """The move was cancelled, and another one ordered; the target has nothing of the log."""
+    desired = desired_of(TOPIC, MOVING)
+    assert records_of(desired, entry(LOG, "a1", "moved", moved_to="a3")) == ()
+
+
+def test_where_a_log_is_served_is_not_recorded_while_an_order_about_it_is_under_way() -> None:
+    """The order may have it served where it is recorded."""
+    told = report("a", entry(LOG, "a2", config_version=1))
+    seen = replace(obeying(told, EPOCH), under_way=frozenset({LOG}))
+    made = plan(desired_of(TOPIC, ONLINE), {"a": seen}, 0, Configs(DEFAULTS))
+    assert made.records == ()
+
+
+def test_a_partition_is_not_removed_while_the_dir_that_it_was_moved_to_is_offline() -> None:
+    """A copy of it, or the log itself, may lie there."""
+    desired = desired_of(replace(REMOVING, directory="a1", target="a2"))
+    dirs = [ONLINE_DIRS[0], replace(ONLINE_DIRS[1], state="offline", why="EIO")]
+    found = records_of(desired, dirs=dirs)
+    assert not any(isinstance(record, PartitionRemovedRecord) for record in found)
