@@ -57,7 +57,7 @@ from raylog.storage.records.legacy import as_records
 from raylog.storage.recovery import Batches
 from raylog.storage.segment import Segment
 from raylog.storage.shell import command
-from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs
+from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs, write_epochs
 
 # How much is read, compared or copied at once.
 PIECE_BYTES = 1 << 20
@@ -491,6 +491,7 @@ def restore_aside(fs: FileSystem, folder: str, name: str, *, allow_gap: bool = F
         )
     if aside.end_offset - end > MAX_INT:
         raise AsideRefused(path, f"it is too far from the log's end, {end}, for one segment")
+    _move_empty_epochs(fs, folder, end, aside.end_offset)
     target = os.path.join(folder, segment_file(end, LOG_SUFFIX))
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
         # of an empty segment that is replaced: opening makes those again that are missing
@@ -516,6 +517,19 @@ def _last_epoch(fs: FileSystem, folder: str, end: int) -> int:
     """The leader epoch of the last record of a log that ends at ``end``, -1 if it has none."""
     epochs = read_epochs(fs, os.path.join(folder, LEADER_EPOCHS))
     return max((epoch for epoch, start in epochs if start < end), default=-1)
+
+
+def _move_empty_epochs(fs: FileSystem, folder: str, end: int, new_end: int) -> None:
+    """Have leader epochs without a record begin behind what is put back.
+
+    A start begins one at the log's end. Else the next aside would be taken for older than records
+    of that epoch, of which there are none. Opening corrects the file by the batches.
+    """
+    path = os.path.join(folder, LEADER_EPOCHS)
+    epochs = read_epochs(fs, path)
+    if any(start >= end for _, start in epochs):
+        moved = [(epoch, start if start < end else new_end) for epoch, start in epochs]
+        write_epochs(fs, path, moved)
 
 
 def _copy_good(

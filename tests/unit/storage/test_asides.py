@@ -42,6 +42,7 @@ from raylog.storage.testing.logs import (
     flip,
     offsets_of,
 )
+from raylog.storage.tools.repair import repair_folder
 from raylog.storage.validation import COORDINATOR
 from tests.harness.small_logs import FIRST, SECOND, SMALL, THIRD, content, fill
 
@@ -228,6 +229,28 @@ def test_records_of_an_older_epoch_do_not_come_behind_newer_ones(disk: Disk) -> 
     with pytest.raises(AsideRefused, match="of leader epoch 1, were appended to the log since"):
         restore_aside(disk.fs, FOLDER, SECOND + ".aside-0", allow_gap=True)
     assert content(disk) == before
+
+
+def test_all_that_a_repair_has_set_aside_is_put_back_though_a_start_came_between(
+    disk: Disk,
+) -> None:
+    """A start begins a leader epoch at the log's end, and has no record in it yet."""
+    log = fill(disk, 30)
+    log.epochs.assign(1, log.log_end_offset)
+    log.close()
+    whole = offsets_of(disk.open(is_clean=True, **SMALL))
+    disk.damage(SECOND, flip(50))
+    disk.clock.advance(1)
+    repair_folder(disk.fs, disk.clock, FOLDER, drop_segments=True)
+    asides = [aside.name for aside in list_asides(disk.fs, FOLDER) if aside.batches]
+    assert len(asides) >= 2
+    for name in asides:
+        restore_aside(disk.fs, FOLDER, name, allow_gap=True)
+    log = disk.open(is_clean=False, **SMALL)
+    lost = sorted(set(whole) - set(offsets_of(log)))
+    assert lost == list(range(lost[0], lost[0] + len(lost))), "only those of the damaged batch"
+    assert len(lost) <= 10
+    assert log.epochs.latest == 1
 
 
 def test_a_restore_without_room_says_so_and_can_be_tried_again(disk: Disk) -> None:
