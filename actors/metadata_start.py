@@ -10,13 +10,20 @@ The newest snapshot that can be read counts, and the records from its end on. A 
 loss while the one before is there, and the log reaches back to that. Where it does not, fsynced
 records are lost, and nothing is begun (MetadataUnreadable). The same holds where the log ends
 before a snapshot does, be it damaged or not: its name says how many records were fsynced before it
-was made. This only reads.
+was made. And it holds after an orderly stop of the log dir, where the log ends before the newest
+state of the producers: that is written at the log's end, when all of it is fsynced.
+
+This only reads.
 """
+
+import os
+from collections.abc import Sequence
 
 from raylog.actors.errors import MetadataUnreadable
 from raylog.actors.metadata_snapshot import MetadataSnapshot, newest_snapshot, snapshot_ids
 from raylog.storage.files import FileSystem
-from raylog.storage.names import base_offsets
+from raylog.storage.names import SNAPSHOT_SUFFIX, base_offsets, offset_of
+from raylog.storage.state.properties import CLEAN_SHUTDOWN
 from raylog.storage.wholeness import check_whole
 
 
@@ -32,7 +39,9 @@ def find_start(
     """
     names = fs.list_dir(folder)
     if not snapshot_ids(names):
-        check_whole(fs, folder, but_for_last=but_for_last)
+        end = check_whole(fs, folder, but_for_last=but_for_last)
+        if not but_for_last:
+            _check_end(fs, folder, names, end)
         return None
     found = newest_snapshot(fs, folder)
     known_to = 0 if found.newest is None else found.newest.point.end
@@ -48,4 +57,20 @@ def find_start(
             f"{damaged}"
         )
         raise MetadataUnreadable(folder, why)
+    if not but_for_last:
+        _check_end(fs, folder, names, end)
     return found.newest
+
+
+def _check_end(fs: FileSystem, folder: str, names: Sequence[str], end: int) -> None:
+    """Raise MetadataUnreadable where the log was closed in order, and has lost its end since."""
+    if not fs.exists(os.path.join(os.path.dirname(folder), CLEAN_SHUTDOWN)):
+        return
+    closed_at = max(
+        (offset_of(name) or 0 for name in names if name.endswith(SNAPSHOT_SUFFIX)), default=0
+    )
+    if end < closed_at:
+        why = (
+            f"it had {closed_at} records when it was closed in order, and ends at offset {end} now"
+        )
+        raise MetadataUnreadable(folder, why)

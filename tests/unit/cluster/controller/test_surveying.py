@@ -20,7 +20,7 @@ from raylog.cluster.controller.standings import standings
 from raylog.cluster.controller.surveying import SILENT, Looks, Surveyor
 from raylog.storage.errors import LogMissing, StorageError
 from raylog.storage.state.controller_epoch import write_controller_epoch
-from raylog.storage.state.properties import MetaProperties, random_id, write_meta
+from raylog.storage.state.properties import CLEAN_SHUTDOWN, MetaProperties, random_id, write_meta
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.testing.waiting import wait_for
@@ -81,6 +81,25 @@ def test_a_torn_end_is_left_out_and_left_alone(fs: MemoryFileSystem) -> None:
     assert found.copy is not None
     assert found.copy.end == 4
     assert fs.read_file(LOG) == content + content[:30]
+
+
+@pytest.mark.parametrize("cut_bytes", [0, 30])
+def test_metadata_that_lost_its_end_after_an_orderly_stop_is_no_shorter_copy(
+    fs: MemoryFileSystem, cut_bytes: int
+) -> None:
+    """Its rest would be taken for all there is: topics and configs would be gone, and records."""
+    written(fs, 1)
+    shorter_bytes = len(fs.read_file(LOG))
+    written(fs, 2)
+    fs.write_file(LOG, fs.read_file(LOG)[: shorter_bytes + cut_bytes])
+    (found,) = Surveyor(fs).survey("n", ["/disk"])
+    assert found.copy is not None, "a crash may have done that"
+    fs.write_file(f"/disk/{CLEAN_SHUTDOWN}", b"")
+    (found,) = Surveyor(fs).survey("n", ["/disk"])
+    assert (found.has_metadata, found.copy) == (True, None)
+    assert "it had 6 records when it was closed in order, and ends at offset 4" in found.problem
+    with pytest.raises(MetadataUnreadable, match="closed in order"):
+        MetadataLog(fs, ManualClock(), "/disk")
 
 
 def test_metadata_with_good_records_behind_damage_is_no_shorter_copy(fs: MemoryFileSystem) -> None:
