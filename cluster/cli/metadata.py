@@ -18,6 +18,7 @@ from raylog.cluster.cli.common import (
     show,
     show_json,
 )
+from raylog.cluster.cli.interrupts import told_if_interrupted
 
 if TYPE_CHECKING:
     from raylog.actors.node.broker_config import BrokerConfig
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Show the copies of the cluster's metadata, and mend what is lost.", no_args_is_help=True
 )
+IF_INTERRUPTED = "the metadata may have been changed; see `raylog metadata status`"
 COLUMNS = ("node", "log dir", "state", "has every change", "records", "lacks", "epoch", "topics")
 
 ConfigFile = Annotated[
@@ -152,7 +154,9 @@ def restore(
     waits goes on by itself within seconds; else run `raylog start`. Where the copy is whole,
     nothing is done.
     """
-    found = metadata_work(log_dir, config, address, namespace).restore(source)
+    work = metadata_work(log_dir, config, address, namespace)
+    with told_if_interrupted(IF_INTERRUPTED):
+        found = work.restore(source)
     if not found.is_needed:
         typer.echo(f"the copy in {found.source} lacks nothing: nothing was changed")
         return
@@ -187,7 +191,9 @@ def rebuild(
     all others the broker's defaults apply. Topics without a partition's folder are gone. Refused
     where any copy of the metadata can be read.
     """
-    made = metadata_work(log_dir, config, address, namespace).rebuild(make_missing=make_missing)
+    work = metadata_work(log_dir, config, address, namespace)
+    with told_if_interrupted(IF_INTERRUPTED):
+        made = work.rebuild(make_missing=make_missing)
     for node in made.without:
         note(f"node {node[:8]} has no log dir of a cluster")
     for partition in made.made:

@@ -436,7 +436,12 @@ def adopt(
     """
     paths = [os.path.abspath(folder) for folder in folders]
     work = metadata_work(log_dir, config, address, namespace)
-    taken_in = work.adopt(paths, make_missing=make_missing)
+    what = (
+        "folders may have their names back already; start the broker: what is a partition is taken "
+        "in, and the rest is set aside again (`raylog health`)"
+    )
+    with told_if_interrupted(what):
+        taken_in = work.adopt(paths, make_missing=make_missing)
     for partition in taken_in.made:
         note(f"{partition} begins empty: its folder was not found")
     for partition in taken_in.partitions:

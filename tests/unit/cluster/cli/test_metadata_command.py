@@ -212,3 +212,24 @@ def test_the_copies_are_shown_with_names_that_from_takes(rays: Rays) -> None:
         "/e of node disk-3: a snapshot of this copy is damaged: 9-1.checkpoint: it is cut off. "
         f"Nothing is lost; {DAMAGED_TODO}\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (("topic", "adopt", "/mnt/a/t-0.x-stray"), "folders may have their names back already"),
+        (("metadata", "restore", "--from", "/mnt/a"), "the metadata may have been changed"),
+        (("metadata", "rebuild"), "the metadata may have been changed"),
+    ],
+)
+def test_one_that_is_interrupted_says_what_may_have_become_of_it(
+    rays: Rays, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], says: str
+) -> None:
+    def interrupted(*_: object, **__: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    for name in ("adopt", "restore", "rebuild"):
+        monkeypatch.setattr(Rays, name, interrupted, raising=False)
+    done = run_here(*command, "--address", "local", "--log-dir", "/mnt/a")
+    assert done.returncode == 130
+    assert done.stderr.startswith(f"interrupted: {says}")
