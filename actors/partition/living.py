@@ -225,7 +225,7 @@ class LivingLog:
 
         ``reader_node``: Ray's id of the client's node; on the same one it is the loopback.
 
-        Raises NotLeader while its log is not open; UnknownTopicId, AddressTaken, AcceptFailed.
+        Raises NotLeader while its log is not open, or its process cannot listen; UnknownTopicId.
         """
         partition = self.spec.partition
         if topic_id != self.spec.topic_id:

@@ -129,8 +129,8 @@ class LogActorImpl:
 
         ``reader_node``: Ray's id of the client's node.
 
-        Raises NotLeader while the log is not open, UnknownTopicId for a topic that was made again,
-        and AddressTaken where its process cannot listen.
+        Raises NotLeader while the log is not open, or its process cannot listen, and UnknownTopicId
+        for a topic that was made again.
         """
         return self._or_end(lambda: self._own.data_address(topic_id, reader_node))
 

@@ -11,6 +11,7 @@ from raylog.actors.partition.partition import Partition
 from raylog.actors.partition.spec import LogSpec
 from raylog.actors.plane.addresses import log_name, manager_name
 from raylog.actors.plane.door import Door
+from raylog.actors.plane.errors import AcceptFailed, AddressTaken
 from raylog.actors.plane.hosts import Host, Hosts
 from raylog.actors.plane.meters import OF_LOG_ACTOR
 from raylog.actors.plane.relay import Relay
@@ -66,10 +67,14 @@ class LogSockets:
             self._keeping_up.release()
 
     def open_inner(self, host: str) -> tuple[int, str]:
-        """See ``Sockets.open_inner``. Raises NotLeader, too, before ``begin``."""
+        """See ``Sockets.open_inner``. Raises NotLeader where it cannot listen, or not yet."""
+        partition = str(self._spec.partition)
         if self._sockets is None:
-            raise NotLeader(str(self._spec.partition), "its log is not open yet")
-        return self._sockets.open_inner(host)
+            raise NotLeader(partition, "its log is not open yet")
+        try:
+            return self._sockets.open_inner(host)
+        except (AcceptFailed, AddressTaken) as error:  # clients try again, also after its end
+            raise NotLeader(partition, str(error)) from None
 
     def export(self, exporter: Exporter) -> None:
         """Export its metrics."""

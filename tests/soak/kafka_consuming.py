@@ -38,6 +38,9 @@ def consume(worker: Worker, topics: list[Stable]) -> None:
             if worker.is_over(STOP_READING):
                 reader.drain()
             reader.close()
+        except KafkaException as error:
+            # Where the Controller is away for minutes, brokers tell what they were told before.
+            print(f"{worker.name}: {error}", flush=True)
         except Exception as error:
             worker.surprise(error)
             time.sleep(1)

@@ -19,6 +19,7 @@ from raylog.actors.cluster_image import (
     TopicEntry,
 )
 from raylog.actors.control import LogId
+from raylog.actors.errors import NotLeader
 from raylog.actors.metrics import Exporter, Metric
 from raylog.actors.partition.spec import LogSpec
 from raylog.actors.plane import relay as relay_module
@@ -38,7 +39,7 @@ from raylog.actors.plane.node_sockets import NodeSockets
 from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.room import Room
 from raylog.actors.plane.sending import Piece
-from raylog.actors.plane.sockets import Sockets
+from raylog.actors.plane.sockets import STRANGER_BYTES, Sockets
 from raylog.storage.config import LogConfig
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.producers import ProducerExpiration
@@ -332,3 +333,29 @@ def test_requests_are_counted_by_api_and_ends_by_their_reason(pair: Pair) -> Non
     # A request is counted a moment after its answer has gone.
     wait_for(lambda: passed_on() == 3, what="they were passed on")
     assert passed_on() == 3, "the second time there is nothing new"
+
+
+def test_a_process_that_ends_or_cannot_listen_is_not_the_leader_and_clients_try_again(
+    pair: Pair,
+) -> None:
+    with pytest.raises(NotLeader, match="not open yet"):
+        pair.log.open_inner(LOOPBACK)
+    pair.begin()
+    with pytest.raises(NotLeader, match=r"cannot listen at 203\.0\.113\.1"):
+        pair.log.open_inner("203.0.113.1")  # of no machine: for documents
+    port, token = pair.log.open_inner(LOOPBACK)
+    assert pair.log.open_inner(LOOPBACK) == (port, token)
+    pair.log.close()
+    with pytest.raises(NotLeader, match="about to end"):
+        pair.log.open_inner(LOOPBACK)
+
+
+def test_what_comes_by_the_inner_port_has_to_say_who_it_is(pair: Pair) -> None:
+    pair.begin()
+    port, _ = pair.log.open_inner(LOOPBACK)
+    with tcp_client(port) as client:
+        client.send(METADATA, 7, topics=None, allowAutoTopicCreation=False)
+        assert client.received(1) == b""
+    with tcp_client(port) as client:
+        client.send_raw((STRANGER_BYTES + 1).to_bytes(4, "big"))
+        assert client.received(1) == b"", "a stranger's frames are small"
