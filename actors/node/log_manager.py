@@ -49,7 +49,7 @@ from raylog.actors.plane.node_sockets import NodeSockets
 from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
 from raylog.actors.runtime.handles import end_own_actor
 from raylog.actors.runtime.names import log_manager_name
-from raylog.actors.runtime.nodes import is_restarted, own_name, own_node
+from raylog.actors.runtime.nodes import broker_id, is_restarted, own_name, own_node
 from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.actors.runtime.release import end_if_replaced
 from raylog.storage.clock import SteadyClock, SystemClock
@@ -235,7 +235,11 @@ class LogManagerImpl:
             end_process=end_process,
             end_node=self._end_for_good,
             sockets=NodeSockets(
-                spec.cluster_id, node.key, controller, self._log_dirs, self._socket_failed
+                broker_id(spec.cluster_id, spec.namespace),
+                node.key,
+                controller,
+                self._log_dirs,
+                self._socket_failed,
             ),
         )
         return RunningNode(facts, random_id(), config, ports)

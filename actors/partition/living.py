@@ -115,6 +115,8 @@ class Listening(Protocol):
 
     @property
     def port(self) -> int: ...
+    @property
+    def is_everywhere(self) -> bool: ...
     def begin(
         self,
         partition: Partition,
@@ -422,11 +424,14 @@ class LivingLog:
     def _listen(self) -> None:
         """Listen for clients, if it does not do so yet, and have its LogManager know that."""
         now_ms = self._clock.now_ms()
-        if self._sockets is None or self._sockets.port or now_ms < self._next_ask_ms:
+        sockets = self._sockets
+        if sockets is None or sockets.is_everywhere or now_ms < self._next_ask_ms:
             return
-        self._sockets.keep_up(self._endpoint)
-        if self._sockets.port:
+        had_port = bool(sockets.port)
+        sockets.keep_up(self._endpoint)
+        if sockets.port and not had_port:
             self._manager.say(self.says())
+        if sockets.is_everywhere:
             return
         self._next_ask_ms = now_ms + self._ask_pause_ms
         self._ask_pause_ms = min(2 * self._ask_pause_ms, LONGEST_ASK_PAUSE_MS)

@@ -60,6 +60,7 @@ from raylog.actors.partition.partition import Partition
 from raylog.actors.partition.process import RayProcess
 from raylog.actors.partition.spec import LogSpec
 from raylog.actors.plane.log_sockets import LogSockets
+from raylog.actors.runtime.nodes import broker_id
 from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.actors.runtime.release import end_if_replaced
 from raylog.storage.buffers import Buffer
@@ -278,6 +279,10 @@ OPTIONS: dict[str, Any] = {
 LogActor = ray.remote(**OPTIONS)(LogActorImpl)
 
 
+def _own_sockets(spec: LogSpec) -> LogSockets:
+    return LogSockets(spec, broker_id(spec.cluster_id, spec.namespace))
+
+
 def _own_log(spec: LogSpec) -> LivingLog:
     return LivingLog(
         spec,
@@ -286,5 +291,5 @@ def _own_log(spec: LogSpec) -> LivingLog:
         SteadyClock(),
         open_partition,
         Exporter(ray_metric, topic=spec.partition.topic, partition=spec.partition.partition),
-        sockets=LogSockets(spec) if spec.cluster_id else None,
+        sockets=_own_sockets(spec) if spec.cluster_id else None,
     )

@@ -21,14 +21,14 @@ ROOT: Final = 0
 _CREDENTIALS: Final = struct.Struct("=iII")  # pid, uid, gid
 
 
-def manager_name(cluster_id: str, node: str) -> str:
-    """The name of a node's LogManager. ``node``: its key."""
-    return f"raylog/{cluster_id}/{node}"
+def manager_name(broker: str, node: str) -> str:
+    """The name of a node's LogManager. ``broker``: as of ``broker_id``. ``node``: its key."""
+    return f"raylog/{broker}/{node}"
 
 
-def log_name(cluster_id: str, topic_id: str, number: int) -> str:
-    """The name of a partition's LogActor."""
-    return f"raylog/{cluster_id}/{topic_id}/{number}"
+def log_name(broker: str, topic_id: str, number: int) -> str:
+    """The name of a partition's LogActor. ``broker``: as of ``broker_id``."""
+    return f"raylog/{broker}/{topic_id}/{number}"
 
 
 def listen_tcp(host: str, port: int) -> socket.socket:

@@ -68,14 +68,13 @@ class Connection:
         connection: socket.socket,
         frames: Frames,
         answer: Answering,
-        leave: Callable[[int], None],
         note: Callable[[Measured], object] = lambda measured: None,
         *,
         max_idle_ms: int = MAX_IDLE_MS,
     ) -> None:
-        """``leave`` gives the room of a request back. ``note``: hears of each that was answered."""
+        """``note``: hears of each request that was answered."""
         self._connection, self._frames = connection, frames
-        self._answer, self._leave, self._note = answer, leave, note
+        self._answer, self._note = answer, note
         self._parking = Parking(connection)
         self._is_stopping = False
         self.trust(max_idle_ms)
@@ -94,7 +93,7 @@ class Connection:
                     self._note_all(frames, pieces, time.perf_counter() - began_s)
                 finally:
                     for frame in frames:
-                        self._leave(len(frame))
+                        self._frames.leave(len(frame))
         except LastAnswer as last:
             return self._say(last)
         except RaylogError as error:

@@ -25,8 +25,9 @@ CLOSE_S: Final = 1.0
 class LogSockets:
     """See the module's head."""
 
-    def __init__(self, spec: LogSpec) -> None:
-        self._spec = spec
+    def __init__(self, spec: LogSpec, broker: str) -> None:
+        """``broker``: as of ``broker_id``."""
+        self._spec, self._broker = spec, broker
         self._keeping_up = threading.Lock()
         self._sockets: Sockets | None = None
 
@@ -42,10 +43,10 @@ class LogSockets:
         """
         spec = self._spec
         topic, number = spec.partition
-        relay = Relay(manager_name(spec.cluster_id, spec.node))
+        relay = Relay(manager_name(self._broker, spec.node))
         host = Host(topic, id_uuid(spec.topic_id).bytes, number, partition, remove)
         door = Door(relay, Hosts([host]))
-        name = log_name(spec.cluster_id, spec.topic_id, number)
+        name = log_name(self._broker, spec.topic_id, number)
         self._sockets = Sockets(name, door, on_failure)
 
     @property
@@ -53,16 +54,23 @@ class LogSockets:
         """Where it listens; 0: nowhere."""
         return 0 if self._sockets is None else self._sockets.port
 
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether it listens wherever it shall."""
+        return self._sockets is not None and self._sockets.is_everywhere
+
     def keep_up(self, ask: Callable[[], Endpoint | None]) -> None:
         """Listen, if it does not do so yet. ``ask``: for the endpoint; None: not known yet.
 
         Any thread; one that comes while another is at it returns at once.
         """
         sockets = self._sockets
-        if sockets is None or sockets.port or not self._keeping_up.acquire(blocking=False):
+        if sockets is None or sockets.is_everywhere:
+            return
+        if not self._keeping_up.acquire(blocking=False):
             return
         try:
-            sockets.keep_up(ask())
+            sockets.keep_up(None if sockets.port else ask())
         finally:
             self._keeping_up.release()
 

@@ -24,20 +24,20 @@ class NodeSockets:
 
     def __init__(
         self,
-        cluster_id: str,
+        broker: str,
         node: str,
         commands: Commands,
         log_dirs: Callable[[], Sequence[LogDirStatus]],
         on_failure: Callable[[BaseException], object],
     ) -> None:
-        """``node``: its key. ``log_dirs``: those of the node.
+        """``broker``: as of ``broker_id``. ``node``: its key. ``log_dirs``: those of the node.
 
         ``on_failure``: hears of an error that is not raylog's.
         """
         self._node = node
         self._entries: ClusterEntries | None = None
         self._cluster = ClusterDoor(commands, log_dirs)
-        name = manager_name(cluster_id, node)
+        name = manager_name(broker, node)
         self._sockets = Sockets(name, Door(self._cluster), on_failure)
 
     @property

@@ -11,6 +11,8 @@ import select
 import socket
 from typing import Final, Literal, TypeAlias
 
+from raylog.storage.errors import OutOfResources
+
 Outcome: TypeAlias = Literal["woken", "time is up", "peer is gone"]
 _ENDS: Final = select.POLLRDHUP | select.POLLHUP | select.POLLERR
 
@@ -28,9 +30,15 @@ class Parking:
         self._is_stopping = False
 
     def prepare(self) -> None:
-        """Forget who woke it before. From now on a ``wake`` ends the next ``wait``."""
+        """Forget who woke it before. From now on a ``wake`` ends the next ``wait``.
+
+        Raises OutOfResources.
+        """
         if self._bell < 0:
-            self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            try:
+                self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            except OSError as error:  # no descriptor is left
+                raise OutOfResources("a fetch that waits", os.strerror(error.errno or 0)) from None
         try:
             os.eventfd_read(self._bell)
         except BlockingIOError:

@@ -21,6 +21,7 @@ import socket
 import struct
 import termios
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -44,7 +45,10 @@ _TLS_HANDSHAKE: Final = 0x16030000  # the first bytes of a TLS client's hello, a
 
 
 class Frames:
-    """The frames of one connection, one after the other. ``max_frame_bytes``: may change."""
+    """The frames of one connection, one after the other.
+
+    ``max_frame_bytes`` and ``room`` may change: those of a frame are as it begins.
+    """
 
     def __init__(
         self,
@@ -54,14 +58,15 @@ class Frames:
         max_frame_bytes: int = MAX_FRAME_BYTES,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._connection, self._room = connection, room
+        self._connection, self.room = connection, room
+        self._entered: deque[Room] = deque()  # for each frame that has not left: where it is
         self.max_frame_bytes, self._now_s = max_frame_bytes, now_s
         self._head = bytearray(_SIZE.size)
 
     def next(self) -> bytearray | None:
         """The next frame, without its size; None where the peer has ended between two frames.
 
-        Its room is taken, and the caller's to give back. Raises PeerGone and FrameTooLarge; then
+        Its room is taken, until ``leave``. Raises PeerGone and FrameTooLarge; then
         no room is taken.
         """
         if not self._receive_head():
@@ -69,16 +74,22 @@ class Frames:
         (size_bytes,) = _SIZE.unpack(self._head)
         if not 0 <= size_bytes <= self.max_frame_bytes:
             raise FrameTooLarge(size_bytes, self.max_frame_bytes, _hint(size_bytes))
-        if not self._room.enter(size_bytes):
+        room = self.room
+        if not room.enter(size_bytes):
             return None
+        self._entered.append(room)
         try:
             frame = bytearray(size_bytes)
             deadline_s = self._now_s() + FRAME_S + size_bytes / SLOWEST_BYTES_PER_S
             self._receive(memoryview(frame), deadline_s)
         except BaseException:
-            self._room.leave(size_bytes)
+            self._entered.pop().leave(size_bytes)
             raise
         return frame
+
+    def leave(self, size_bytes: int) -> None:
+        """Give the room of the oldest frame back."""
+        self._entered.popleft().leave(size_bytes)
 
     def behind(self, beginning: bytes) -> Iterator[bytearray]:
         """The frames that are there already, whole, and begin like this; as many as there is room.
@@ -96,8 +107,9 @@ class Frames:
             is_there = _waiting_bytes(self._connection) >= _SIZE.size + size_bytes
             if not 0 <= size_bytes <= self.max_frame_bytes or not is_there:
                 return
-            if not self._room.enter_if_free(size_bytes):
+            if not self.room.enter_if_free(size_bytes):
                 return
+            self._entered.append(self.room)
             frame = bytearray(size_bytes)
             self._connection.recv_into(self._head)
             self._connection.recv_into(frame, 0, socket.MSG_WAITALL)

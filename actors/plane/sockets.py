@@ -27,9 +27,10 @@ from raylog.storage.errors import RaylogError
 
 logger = logging.getLogger(__name__)
 
-# Of who has not said yet who it is: frames as large as Kafka takes them
-# (sasl.server.max.receive.size), and so long a silence.
-STRANGER_BYTES: Final = 512 << 10
+# Of who has not said yet who it is: frames of so many bytes, ten times of what it needs, in a room
+# of their own, so that they take none of those who are known; and so long a silence.
+STRANGER_BYTES: Final = 4 << 10
+STRANGERS_BYTES: Final = 8 << 20
 STRANGER_IDLE_MS: Final = 30_000
 
 
@@ -57,6 +58,7 @@ class Sockets:
         self._opening = threading.Lock()
         self._token: Token | None = None
         self._inner_ports: dict[str, int] = {}  # by the address
+        self._strangers = Room(STRANGERS_BYTES)
         self.port = 0
 
     def keep_up(self, endpoint: Endpoint | None) -> None:
@@ -67,16 +69,21 @@ class Sockets:
         """
         if self._is_closed:
             return
+        why = ""
         try:
             if not self._is_named:
                 self._listen(listen_unix(self._name))
                 self._is_named = True
+        except (AcceptFailed, AddressTaken) as error:  # the port is opened all the same
+            why = str(error)
+        try:
             if endpoint is not None and not self.port:
                 self.port = self._listen_tcp(endpoint.port)
         except (AcceptFailed, AddressTaken) as error:
-            if str(error) != self._told:
-                warn(logger, "not-listening", at=self._name, why=error)
-            self._told = str(error)
+            why = str(error)
+        if why not in ("", self._told):
+            warn(logger, "not-listening", at=self._name, why=why)
+        self._told = why
 
     def _listen_tcp(self, port: int) -> int:
         """Listen at this port, or at another; returns which. Raises AddressTaken."""
@@ -89,6 +96,11 @@ class Sockets:
         self._listen(listening)
         event(logger, "listening", host=LOOPBACK, port=port)
         return port
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether it listens by its name and at its port."""
+        return self._is_named and self.port > 0
 
     def open_inner(self, host: str) -> tuple[int, str]:
         """The port at this address for raylog's own clients, and the token that lets them in.
@@ -120,19 +132,19 @@ class Sockets:
         self._listeners.append(listener)
 
     def _begin(self, accepted: socket.socket) -> Connection:
-        room, note = self._room, self._meters.requests.append
-        return Connection(accepted, Frames(accepted, room), self._answer, room.leave, note)
+        note = self._meters.requests.append
+        return Connection(accepted, Frames(accepted, self._room), self._answer, note)
 
     def _begin_guarded(self, token: Token, accepted: socket.socket) -> Connection:
-        frames = Frames(accepted, self._room, max_frame_bytes=STRANGER_BYTES)
+        frames = Frames(accepted, self._strangers, max_frame_bytes=STRANGER_BYTES)
 
         def trust() -> None:
-            frames.max_frame_bytes = MAX_FRAME_BYTES
+            frames.max_frame_bytes, frames.room = MAX_FRAME_BYTES, self._room
             connection.trust()
 
         gate = Gate(self._answer, {MECHANISM: token.exchange}, trust)
-        leave, note = self._room.leave, self._meters.requests.append
-        connection = Connection(accepted, frames, gate, leave, note, max_idle_ms=STRANGER_IDLE_MS)
+        note = self._meters.requests.append
+        connection = Connection(accepted, frames, gate, note, max_idle_ms=STRANGER_IDLE_MS)
         return connection
 
     @property
@@ -163,6 +175,7 @@ class Sockets:
         with self._opening:
             self._is_closed = True
         self._room.close()
+        self._strangers.close()
         listeners, self._listeners = self._listeners, []
         are_closed = [listener.close(deadline_s) for listener in listeners]
         return all(are_closed)

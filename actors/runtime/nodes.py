@@ -1,14 +1,18 @@
 """Which nodes are up, which of them this process runs on, and what pins an actor to a node."""
 
+import hashlib
 import os
-from typing import Any
+from typing import Any, Final
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from raylog.actors.runtime.clusters import check_connected
 from raylog.actors.runtime.names import NODE_LABEL, Node
-from raylog.actors.runtime.ray_private import actor_place
+from raylog.actors.runtime.ray_private import actor_place, ray_cluster_id
+
+# A socket's name has room for so many.
+PLACE_CHARS: Final = 12
 
 
 def alive_nodes() -> list[Node]:
@@ -40,6 +44,16 @@ def own_node_id() -> str:
 def own_host() -> str:
     """The address of the Ray node that this process runs on, as other nodes reach it."""
     return str(ray.util.get_node_ip_address())
+
+
+def broker_id(cluster_id: str, namespace: str) -> str:
+    """What tells a broker from all others of its machine: its sockets' names begin with it.
+
+    A copy of its disks has the same cluster id, and may be tried beside it, in another namespace or
+    another Ray cluster. ``cluster_id``: of ``meta.properties``.
+    """
+    place = f"{namespace}\0{ray_cluster_id()}"
+    return f"{cluster_id}/{hashlib.sha256(place.encode()).hexdigest()[:PLACE_CHARS]}"
 
 
 def own_node() -> Node:

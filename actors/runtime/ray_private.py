@@ -14,6 +14,9 @@ where an actor runs now, as the GCS has it 2.52 and later       nobody notices t
                                                                 a pid of one that hangs is not told
 what Ray's head keeps under a key          2.52 and later       a copy of the metadata that was not
                                                                 heard for 9 s does not begin alone
+the id of a Ray cluster                    2.52 and later       brokers of one namespace over copies of a
+                                                                disk, in two Ray clusters of a machine,
+                                                                are taken for one
 =========================================  ===================  ====================================
 
 ``tests/unit/actors/runtime/test_ray_private.py`` names what the installed Ray has not.
@@ -121,6 +124,16 @@ def forget_note(key: str) -> None:
     from ray.experimental import internal_kv
 
     internal_kv._internal_kv_del(key)
+
+
+def ray_cluster_id() -> str:
+    """The id of the Ray cluster that this process has joined; empty where Ray does not tell."""
+    try:
+        from ray._private.worker import global_worker
+
+        return str(global_worker.gcs_client.cluster_id.hex())
+    except (ImportError, AttributeError):
+        return ""
 
 
 def take_messages(tell: Callable[[str], None]) -> None:

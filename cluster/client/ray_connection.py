@@ -19,7 +19,7 @@ from raylog.actors.errors import ForkedProcess, NotLeader, RequestTimedOut
 from raylog.actors.messages import DataAddress
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, Call, named_error
 from raylog.actors.runtime.clusters import check_not_forked
-from raylog.actors.runtime.nodes import own_node_id
+from raylog.actors.runtime.nodes import broker_id, own_node_id
 from raylog.actors.runtime.stubs import LogActorStub
 from raylog.cluster.client.background import Background, Work
 from raylog.cluster.client.commanding import PATIENCE_S, Command, Commanding
@@ -94,6 +94,10 @@ class RayConnection:
             return actor.data_address(topic_id, own_node_id())
 
         return self.ask_partition(partition, timeout_s, ask, is_read=True)
+
+    def broker_id(self, cluster_id: str) -> str:
+        """What the names of its sockets begin with."""
+        return broker_id(cluster_id, self.namespace)
 
     def forget(self, topic: str, partition: int) -> None:
         """See ``connection.Connection``."""

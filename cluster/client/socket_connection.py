@@ -48,7 +48,7 @@ from raylog.storage.names import TopicPartition
 
 _BUFFERS: Final = Buffers()
 _REACTOR: Final = Reactor()
-# By the cluster's id. All connections of a process share them: each channel is a thread of a
+# By ``broker_id``. All connections of a process share them: each channel is a thread of a
 # LogActor, which has places for a thousand.
 _LOCAL: Final[dict[str, LocalLogs]] = {}
 _REMOTE: Final = RemoteLogs(_REACTOR, _BUFFERS)
@@ -58,9 +58,9 @@ os.register_at_fork(after_in_child=_REACTOR.start_anew)
 Request: TypeAlias = ProduceRequest | FetchRequest | OffsetRequest
 
 
-def logs_of(cluster_id: str) -> LocalLogs:
-    """The LogActors of a cluster on this machine: the same for the whole process."""
-    return _LOCAL.setdefault(cluster_id, LocalLogs(cluster_id, _REACTOR, _BUFFERS))
+def logs_of(broker: str) -> LocalLogs:
+    """The LogActors of a broker on this machine: the same for the whole process."""
+    return _LOCAL.setdefault(broker, LocalLogs(broker, _REACTOR, _BUFFERS))
 
 
 class Logs(Protocol):
@@ -116,7 +116,7 @@ class SocketConnection:
         logs_of: Callable[[str], LocalLogs] = logs_of,
         remote: RemoteLogs = _REMOTE,
     ) -> None:
-        """``by_ray``: for what concerns the cluster. ``logs_of``: those of a cluster here."""
+        """``by_ray``: for what concerns the cluster. ``logs_of``: those of a broker here."""
         self.namespace = by_ray.namespace
         self.by_ray, self._logs_of, self._remote = by_ray, logs_of, remote
         self._local: LocalLogs | None = None  # None: the cluster's id is not known
@@ -166,7 +166,7 @@ class SocketConnection:
     def _learn_cluster(self, done: "Future[TopicMetadata]") -> None:
         cluster_id = "" if done.exception() is not None else done.result().cluster_id
         if cluster_id:
-            self._local = self._logs_of(cluster_id)
+            self._local = self._logs_of(self.by_ray.broker_id(cluster_id))
 
     def _ask(
         self, request: Request, timeout_s: float, form: _Form, *, may_wait: bool = False

@@ -149,6 +149,10 @@ class FakeSockets:
         if endpoint is not None:
             self.port = endpoint.port
 
+    @property
+    def is_everywhere(self) -> bool:
+        return self.port > 0
+
     def open_inner(self, host: str) -> tuple[int, str]:
         return 4001, f"the token at {host}"
 

@@ -51,7 +51,7 @@ def serving(folder: Path) -> Iterator[str]:
                 door.hosts = Hosts([Host(TOPIC, TOPIC_ID.bytes, number, log, log.delete_records)])
 
             def begin(accepted: Any, door: Door = door, room: Room = room) -> Connection:
-                return Connection(accepted, Frames(accepted, room), door, room.leave)
+                return Connection(accepted, Frames(accepted, room), door)
 
             listener = Listener(listening, begin, lambda _: None, failures.append)
             stack.callback(listener.close, DEADLINE_S)

@@ -28,6 +28,8 @@ from raylog.actors.plane.errors import AuthenticationFailed
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 # The least that Kafka and RFC 7677 take.
 ITERATIONS: Final = 4096
+# The most that Kafka keeps. A client does no more for a server that it does not know.
+MOST_ITERATIONS: Final = 16_384
 _SALT_BYTES: Final = 16
 # No channel binding: what a client says first, and its Base64.
 _NO_BINDING: Final = "n,"
@@ -150,8 +152,8 @@ class ScramClient:
         found = _SERVER_FIRST.fullmatch(message)
         if found is None or not found[1].startswith(self._nonce):
             raise AuthenticationFailed("the server's challenge is none of SCRAM")
-        if int(found[3]) < ITERATIONS:
-            raise AuthenticationFailed(f"the server asks for {found[3]} iterations only")
+        if not ITERATIONS <= int(found[3]) <= MOST_ITERATIONS:
+            raise AuthenticationFailed(f"the server asks for {found[3]} iterations")
         without_proof = f"{_BINDING},r={found[1]}"
         said = f"{self._bare},{message},{without_proof}".encode()
         keys = _Keys(self._hash, self._password, _bytes(found[2]), int(found[3]))

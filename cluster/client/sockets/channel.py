@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from raylog.actors.plane.sending import MAX_BUFFERS, behind
 from raylog.cluster.client.buffers import Buffers
@@ -23,6 +23,9 @@ from raylog.cluster.client.sockets.entry import Entry, Pieces
 from raylog.cluster.client.sockets.incoming import Incoming
 from raylog.cluster.client.sockets.wire import correlation_of
 from raylog.storage.limits import MAX_INT
+
+# Of an answer, until it is known that the peer is who it should be.
+MOST_ENTRY_BYTES: Final = 4 << 10
 
 
 class Held(NamedTuple):
@@ -73,6 +76,7 @@ class Channel:
         self.has_answered = self.has_ended = False
         reactor.watch(self)
         if entry is not None:
+            self._incoming.most_bytes = MOST_ENTRY_BYTES
             self._ask_to_enter(entry, next(entry))
 
     def fileno(self) -> int:
@@ -132,6 +136,7 @@ class Channel:
         try:
             self._ask_to_enter(entry, entry.send(frame))
         except StopIteration:
+            self._incoming.most_bytes = MAX_INT
             with self._lock:
                 held, self._held = self._held or [], None
                 for one in held:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from raylog.cluster.client.buffers import Buffers
+from raylog.storage.limits import MAX_INT
 
 _SIZE_BYTES: Final = 4
 
@@ -17,6 +18,7 @@ class Incoming:
     """The bytes of one connection. One thread at a time."""
 
     def __init__(self, connection: socket.socket, buffers: Buffers) -> None:
+        self.most_bytes = MAX_INT  # of a frame
         self._connection, self._buffers = connection, buffers
         self._rest = b""  # the beginning of a frame's size
         self._frame: memoryview | None = None  # the one that is being received
@@ -53,7 +55,7 @@ class Incoming:
         at = 0
         while len(content) - at >= _SIZE_BYTES:
             size_bytes = int.from_bytes(content[at : at + _SIZE_BYTES], "big", signed=True)
-            if size_bytes < 0:
+            if not 0 <= size_bytes <= self.most_bytes:
                 raise ValueError(f"a frame of {size_bytes} bytes")
             start = at + _SIZE_BYTES
             at = start + size_bytes

@@ -27,12 +27,13 @@ class LocalLogs:
 
     def __init__(
         self,
-        cluster_id: str,
+        broker: str,
         reactor: Watching,
         buffers: Buffers,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.cluster_id = cluster_id
+        """``broker``: as of ``broker_id``."""
+        self._broker = broker
         self._reactor, self._buffers, self._clock = reactor, buffers, clock
         self._away_until: dict[Key, float] = {}  # nobody was found there
         self._avoided_until: dict[Key, float] = {}
@@ -54,13 +55,15 @@ class LocalLogs:
         now_s = self._clock()
         if now_s < max(self._away_until.get(key, 0.0), self._avoided_until.get(key, 0.0)):
             return None
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        # A name that is too long is an OSError, too; BlockingIOError: its queue is full.
-        with suppress(OSError):
-            connection.connect(unix_address(log_name(self.cluster_id, *key)))
-            # Another user's would take no request of this one; its name may be anybody's.
-            if user_of(connection) == os.geteuid():
-                return Channel(connection, self._reactor, self._buffers)
-        connection.close()
+        with suppress(OSError):  # no descriptor is left
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            # A name that is too long is an OSError, too; BlockingIOError: its queue is full.
+            # RuntimeError: the system has no more threads.
+            with suppress(OSError, RuntimeError):
+                connection.connect(unix_address(log_name(self._broker, *key)))
+                # Another user's would take no request of this one; its name may be anybody's.
+                if user_of(connection) == os.geteuid():
+                    return Channel(connection, self._reactor, self._buffers)
+            connection.close()
         self._away_until[key] = now_s + AGAIN_S
         return None

@@ -27,13 +27,14 @@ class Reactor:
         self._epoll: select.epoll | None = None
 
     def watch(self, channel: Channel) -> None:
-        """Wake it when there is something to read."""
+        """Wake it when there is something to read. Raises OSError and RuntimeError."""
         with self._lock:
             if self._epoll is None:
-                self._epoll = select.epoll()
+                epoll = select.epoll()
                 threading.Thread(
-                    target=self._run, args=(self._epoll,), name="raylog-sockets", daemon=True
+                    target=self._run, args=(epoll,), name="raylog-sockets", daemon=True
                 ).start()
+                self._epoll = epoll  # not where no thread could be started
             self._channels[channel.fileno()] = channel
             self._epoll.register(channel.fileno(), _READ)
 

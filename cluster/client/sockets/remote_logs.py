@@ -7,6 +7,7 @@ listens elsewhere: it is asked again.
 
 import errno
 import socket
+from contextlib import suppress
 from typing import Final
 
 from raylog.actors.messages import DataAddress
@@ -45,12 +46,14 @@ class RemoteLogs:
         address = self._addresses.get(key)
         if address is None:
             return None
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        error = connection.connect_ex((address.host, address.port))
-        if error not in _UNDER_WAY:
+        with suppress(OSError):  # no descriptor is left
+            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+            connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            error = connection.connect_ex((address.host, address.port))
+            with suppress(OSError, RuntimeError):  # RuntimeError: the system has no more threads
+                if error in _UNDER_WAY:
+                    return Channel(connection, self._reactor, self._buffers, entry(address))
             connection.close()
-            del self._addresses[key]
-            return None
-        return Channel(connection, self._reactor, self._buffers, entry(address))
+        del self._addresses[key]
+        return None

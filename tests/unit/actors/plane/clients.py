@@ -142,7 +142,7 @@ def client_of(door: Door) -> Iterator[Client]:
     ours, peer = socket.socketpair()
     peer.settimeout(DEADLINE_S)
     client = Client(peer)
-    connection = Connection(ours, Frames(ours, room), door, room.leave)
+    connection = Connection(ours, Frames(ours, room), door)
 
     def serve() -> None:
         client.ended = connection.serve()

@@ -392,7 +392,7 @@ def manager(name: str, image: ClusterImage = IMAGE) -> Listener:
     room, door = Room(), cluster_door(image)
 
     def begin(accepted: Any) -> Connection:
-        return Connection(accepted, Frames(accepted, room), door, room.leave)
+        return Connection(accepted, Frames(accepted, room), door)
 
     return Listener(listen_unix(name), begin, lambda _: None, lambda _: None)
 
@@ -418,7 +418,7 @@ def test_of_the_connections_of_many_requests_at_once_one_is_kept(name: str) -> N
     room, door = Room(), cluster_door(controller=Slow())
     listener = Listener(
         listen_unix(name),
-        lambda accepted: Connection(accepted, Frames(accepted, room), door, room.leave),
+        lambda accepted: Connection(accepted, Frames(accepted, room), door),
         lambda _: None,
         lambda _: None,
     )
@@ -475,7 +475,7 @@ def test_a_request_in_hand_is_answered_though_this_side_stops(name: str) -> None
     with closing(listen_unix(name)) as listening, connected() as (ours, peer):
         listening.settimeout(DEADLINE_S)
         room = Room()
-        connection = Connection(ours, Frames(ours, room), Door(Relay(name)), room.leave)
+        connection = Connection(ours, Frames(ours, room), Door(Relay(name)))
         with beside(connection.serve):
             client = Client(peer)
             number = client.send(LIST_PARTITION_REASSIGNMENTS, 0, timeoutMs=1, topics=None)

@@ -25,7 +25,7 @@ def test_requests_are_answered_in_order_and_give_their_room_back() -> None:
     with connected() as (ours, peer):
         peer.sendall(framed(b"one") + framed(b"two"))
         peer.shutdown(1)
-        assert Connection(ours, Frames(ours, room), echo, room.leave).serve() is None
+        assert Connection(ours, Frames(ours, room), echo).serve() is None
         assert received(peer, 100) == b"one|two|"
     assert room.used_bytes == 0
 
@@ -36,7 +36,7 @@ def test_a_request_may_have_no_answer() -> None:
     with connected() as (ours, peer):
         peer.sendall(framed(b"acks=0") + framed(b"next"))
         peer.shutdown(1)
-        connection = Connection(ours, Frames(ours, room), lambda *_: next(answers), room.leave)
+        connection = Connection(ours, Frames(ours, room), lambda *_: next(answers))
         assert connection.serve() is None
         assert received(peer, 100) == b"second"
 
@@ -64,7 +64,7 @@ def test_requests_to_produce_that_are_there_already_are_answered_together(
     with connected() as (ours, peer):
         peer.sendall(b"".join(map(framed, sent)))
         peer.shutdown(1)
-        connection = Connection(ours, Frames(ours, room), answer, room.leave, notes.append)
+        connection = Connection(ours, Frames(ours, room), answer, notes.append)
         assert connection.serve() is None
         assert received(peer, 1000) == b"".join(sent)
     assert together == taken
@@ -82,7 +82,7 @@ def test_what_has_no_room_is_not_taken_together() -> None:
     with connected() as (ours, peer):
         peer.sendall(framed(b"\0\0three") + framed(b"\0\0four"))
         peer.shutdown(1)
-        assert Connection(ours, Frames(ours, room), answer, room.leave).serve() is None
+        assert Connection(ours, Frames(ours, room), answer).serve() is None
     assert together == [1, 1]
 
 
@@ -98,7 +98,7 @@ def test_half_a_request_is_waited_for_and_not_taken_together() -> None:
 
     with connected() as (ours, peer):
         peer.sendall(framed(b"\0\0whole") + framed(b"\0\0half")[:-2])
-        assert Connection(ours, Frames(ours, room), answer, room.leave).serve() is None
+        assert Connection(ours, Frames(ours, room), answer).serve() is None
         assert received(peer, 100) == b"\0\0whole\0\0half"
     assert together == [1, 1]
 
@@ -110,7 +110,7 @@ def test_a_last_answer_is_sent_before_the_end() -> None:
     room = Room()
     with connected() as (ours, peer):
         peer.sendall(framed(b"x") + framed(b"never read"))
-        connection = Connection(ours, Frames(ours, room), last, room.leave)
+        connection = Connection(ours, Frames(ours, room), last)
         assert isinstance(connection.serve(), AnswerCut)
         assert received(peer, 100) == b"no"
     assert room.used_bytes == 0
@@ -123,7 +123,7 @@ def test_an_error_ends_the_connection_and_is_returned() -> None:
     room = Room()
     with connected() as (ours, peer):
         peer.sendall(framed(b"x") + framed(b"never read"))
-        connection = Connection(ours, Frames(ours, room), refuse, room.leave)
+        connection = Connection(ours, Frames(ours, room), refuse)
         assert isinstance(connection.serve(), AnswerCut)
         assert received(peer, 1) == b""
     assert room.used_bytes == 0
@@ -137,7 +137,7 @@ def test_an_error_that_nobody_expected_is_raised_and_the_connection_is_closed() 
     with connected() as (ours, peer):
         peer.sendall(framed(b"x"))
         with pytest.raises(ZeroDivisionError):
-            Connection(ours, Frames(ours, room), fail, room.leave).serve()
+            Connection(ours, Frames(ours, room), fail).serve()
         assert received(peer, 1) == b""
     assert room.used_bytes == 0
 
@@ -151,7 +151,7 @@ def test_a_stop_lets_the_request_in_hand_finish() -> None:
         return [b"done"]
 
     with connected() as (ours, peer):
-        connection = Connection(ours, Frames(ours, room), slow, room.leave)
+        connection = Connection(ours, Frames(ours, room), slow)
         with beside(connection.serve):
             peer.sendall(framed(b"x") + framed(b"too late"))
             assert is_in_hand.wait(60)
@@ -171,7 +171,7 @@ def test_a_stop_ends_a_wait_for_a_request_and_a_parked_one() -> None:
 
     for sends in (b"", framed(b"x")):
         with connected() as (ours, peer):
-            connection = Connection(ours, Frames(ours, room), park, room.leave)
+            connection = Connection(ours, Frames(ours, room), park)
             with beside(connection.serve):
                 peer.sendall(sends)
                 assert not sends or is_parked.wait(60)
@@ -183,7 +183,7 @@ def test_a_stop_ends_a_wait_for_a_request_and_a_parked_one() -> None:
 def test_a_silent_connection_ends_without_a_word() -> None:
     room = Room()
     with connected() as (ours, _):
-        connection = Connection(ours, Frames(ours, room), echo, room.leave, max_idle_ms=20)
+        connection = Connection(ours, Frames(ours, room), echo, max_idle_ms=20)
         assert connection.serve() is None
 
 
@@ -194,6 +194,6 @@ def test_a_peer_that_takes_no_answer_ends_its_connection() -> None:
     room = Room()
     with connected() as (ours, peer):
         peer.sendall(framed(b"x"))
-        connection = Connection(ours, Frames(ours, room), much, room.leave, max_idle_ms=20)
+        connection = Connection(ours, Frames(ours, room), much, max_idle_ms=20)
         ended: RaylogError | None = connection.serve()
     assert isinstance(ended, PeerGone)

@@ -46,7 +46,7 @@ class Server:
         )
 
     def _begin(self, accepted: socket.socket) -> Connection:
-        return Connection(accepted, Frames(accepted, self._room), self._answer, self._room.leave)
+        return Connection(accepted, Frames(accepted, self._room), self._answer)
 
 
 @contextmanager

@@ -1,7 +1,11 @@
+import errno
 import os
 import socket
 
+import pytest
+
 from raylog.actors.plane.parking import Parking
+from raylog.storage.errors import OutOfResources
 from tests.unit.actors.plane.peers import beside, connected
 
 LONG_MS = 60_000
@@ -75,3 +79,16 @@ def test_its_descriptor_goes_with_the_last_who_may_wake_it() -> None:
         wake()
         del wake
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_without_a_descriptor_nobody_waits_and_the_error_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It ends one connection; the process serves on."""
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "eventfd", fail)
+    with connected() as (ours, _), pytest.raises(OutOfResources, match="Too many open files"):
+        Parking(ours).prepare()

@@ -131,6 +131,8 @@ def test_a_proof_that_is_cut_is_none() -> None:
     [
         b"r=other,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
         b"r=nonce-more,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4095",
+        b"r=nonce-more,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=16385",
+        b"r=nonce-more,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=999999999",
         b"r=nonce-more,s=%,i=4096",
         b"e=no",
     ],

@@ -4,7 +4,7 @@ import socket
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ class Pair:
             node=NODE,
             cluster_id=self.cluster_id,
         )
-        self.log = LogSockets(spec)
+        self.log = LogSockets(spec, self.cluster_id)
         self.partition = partition(folder)
 
     def begin(self) -> None:
@@ -187,9 +187,10 @@ def test_a_port_that_is_taken_is_replaced_by_a_free_one(pair: Pair) -> None:
 def test_a_name_that_is_taken_is_tried_again(pair: Pair) -> None:
     with listen_unix(manager_name(pair.cluster_id, NODE)):
         pair.node.keep_up(ANY)
-        assert pair.node.port == 0
+        assert pair.node.port, "Kafka's clients can come"
     pair.node.keep_up(ANY)
-    assert pair.node.port
+    with closing(socket.socket(socket.AF_UNIX)) as peer:
+        peer.connect(unix_address(manager_name(pair.cluster_id, NODE)))
 
 
 def test_without_a_thread_to_listen_by_it_is_tried_again(
@@ -359,3 +360,28 @@ def test_what_comes_by_the_inner_port_has_to_say_who_it_is(pair: Pair) -> None:
     with tcp_client(port) as client:
         client.send_raw((STRANGER_BYTES + 1).to_bytes(4, "big"))
         assert client.received(1) == b"", "a stranger's frames are small"
+
+
+def test_who_has_not_said_who_it_is_takes_no_room_of_the_others(pair: Pair) -> None:
+    """Each half frame would keep it for half a minute."""
+    room = Room(2 * STRANGER_BYTES)
+    sockets = Sockets(log_name(random_id(), random_id(), 0), no_answer, no_failure, room=room)
+    port, _ = sockets.open_inner(LOOPBACK)
+    with ExitStack() as strangers:
+        for _ in range(5):
+            peer = strangers.enter_context(socket.create_connection((LOOPBACK, port)))
+            peer.sendall(STRANGER_BYTES.to_bytes(4, "big") + b"half")
+        wait_for(lambda: sockets.connections == 5)
+        assert room.enter_if_free(STRANGER_BYTES)
+        assert sockets.waiting == 0
+    sockets.close(DEADLINE_S)
+
+
+def test_the_port_is_opened_though_somebody_has_the_name(pair: Pair) -> None:
+    with listen_unix(log_name(pair.cluster_id, id_text(TOPIC_ID), 0)):
+        pair.begin()
+        pair.log.keep_up(lambda: ANY)
+        assert pair.log.port
+        assert not pair.log.is_everywhere
+    pair.log.keep_up(lambda: None)
+    assert pair.log.is_everywhere

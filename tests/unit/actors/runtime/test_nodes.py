@@ -9,6 +9,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from raylog.actors.errors import LabelShared
+from raylog.actors.runtime import nodes
 from raylog.actors.runtime.names import (
     NODE_LABEL,
     Node,
@@ -130,3 +131,14 @@ def test_else_an_actor_is_pinned_by_the_nodes_id_and_goes_nowhere_else(node: Nod
     assert isinstance(strategy, NodeAffinitySchedulingStrategy)
     assert strategy.node_id == NODE_ID
     assert strategy.soft is False
+
+
+def test_a_broker_over_a_copy_of_the_disks_has_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clients would write into the original, by the names of that one's sockets."""
+    ids = iter(["ray-1", "ray-1", "ray-1", "ray-2"])
+    monkeypatch.setattr(nodes, "ray_cluster_id", lambda: next(ids))
+    own, again = nodes.broker_id("cluster", "one"), nodes.broker_id("cluster", "one")
+    others = [nodes.broker_id("cluster", "two"), nodes.broker_id("cluster", "one")]
+    assert own == again
+    assert own.startswith("cluster/")
+    assert len({own, *others}) == 3

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ from raylog.cluster.client.connection import (
 )
 from raylog.cluster.client.deadlines import Deadlines
 from raylog.cluster.client.socket_connection import SocketConnection, logs_of
-from raylog.cluster.client.sockets import local_logs
+from raylog.cluster.client.sockets import local_logs, remote_logs
 from raylog.cluster.client.sockets.local_logs import AGAIN_S, AVOID_S, LocalLogs
 from raylog.cluster.client.sockets.reactor import Reactor
 from raylog.cluster.client.sockets.remote_logs import RemoteLogs
@@ -73,6 +73,9 @@ class ByRay:
     ) -> "Future[DataAddress]":
         self.asked.append(Future())
         return self.asked[-1]
+
+    def broker_id(self, cluster_id: str) -> str:
+        return cluster_id
 
     def forget(self, topic: str, partition: int) -> None:
         self.forgotten.append((topic, partition))
@@ -371,6 +374,46 @@ def authenticated(token: bytes) -> bytes:
     content = SASL_AUTHENTICATE.answer.write(body, SASL_AUTHENTICATE.last_version)
     longer = len(token) + (30 if b"%s" in token else 0)
     return b"\0" + content.replace(bytes((len(token) + 1,)) + token, bytes((longer + 1,)) + token)
+
+
+def test_another_server_at_the_port_is_not_waited_for_and_costs_no_memory(world: World) -> None:
+    """What it says first is no size of an answer that a LogActor gives before it is entered."""
+    with listen_tcp(LOOPBACK, 0) as other:
+        other.settimeout(DEADLINE_S)
+        produced = world.produce()
+        world.answer(DataAddress(LOOPBACK, other.getsockname()[1], "token"))
+        peer, _ = other.accept()
+        with peer:
+            peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            error = error_of(produced)
+    assert isinstance(error, ActorAway)
+    assert "cannot be read: a frame of 1213486160 bytes" in str(error)
+
+
+@pytest.mark.parametrize("how", [OSError(24, "no descriptor"), RuntimeError("no thread")])
+def test_a_client_without_descriptors_or_threads_tries_again_and_raises_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, how: Exception
+) -> None:
+    world.serve()
+
+    def fail(*_: object) -> NoReturn:
+        raise how
+
+    is_descriptor = isinstance(how, OSError)
+    with monkeypatch.context() as patch:
+        if is_descriptor:
+            patch.setattr(socket, "socket", fail)
+        else:
+            patch.setattr(local_logs, "Channel", fail)
+            patch.setattr(remote_logs, "Channel", fail)
+        produced, fetched = world.produce(), world.fetch(max_wait_ms=5)
+        world.answer(DataAddress(LOOPBACK, 9, "token"))
+    for future in (produced, fetched):
+        error = error_of(future)
+        assert isinstance(error, ActorAway)
+        assert error.retriable
+    world.clock.now_s += AGAIN_S
+    assert world.produce().result(DEADLINE_S).base_offset == 0
 
 
 def test_who_is_started_again_on_this_machine_is_found_by_name(world: World) -> None:
