@@ -29,7 +29,7 @@ LISTENERS = "PLAINTEXT://127.0.0.1:26500"
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One broker. Tests write old records: retention leaves them alone."""
-    config = {"listeners": LISTENERS, "log.retention.ms": -1}
+    config = {"listeners": LISTENERS, "log.retention.ms": -1, "log.cleaner.backoff.ms": 100}
     folder = str(tmp_path_factory.mktemp("raylog") / "logs")
     with clusters.local_ray():
         running = raylog.start([folder], config=config, namespace=f"clients-{uuid.uuid4().hex[:8]}")

@@ -10,10 +10,11 @@ are skipped with that word.
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.kafka.distribution import NotHere, find_kafka
@@ -42,16 +43,23 @@ def python(*packages: str) -> Path:
     return _kept("python", packages, install) / "bin" / "python"
 
 
-def node(name: str, *packages: str) -> tuple[str, Path]:
-    """node, and the ``node_modules`` with these packages of npm."""
+def node(name: str, *packages: str, **environment: str) -> tuple[str, Path]:
+    """node, and the ``node_modules`` with these packages of npm, built in that environment."""
     for tool in ("node", "npm"):
         _need(tool, "nodejs and npm")
 
     def install(folder: Path) -> None:
         (folder / "package.json").write_text('{"private": true}')
-        _run(["npm", "install", "--no-audit", "--no-fund", *packages], "npm", folder)
+        command = ["npm", "install", "--no-audit", "--no-fund", *packages]
+        _run([*_with(environment), *command], "npm", folder)
 
-    return _need("node", "nodejs"), _kept(name, packages, install) / "node_modules"
+    parts = (*packages, *environment.values())
+    return _need("node", "nodejs"), _kept(name, parts, install) / "node_modules"
+
+
+def _with(environment: Mapping[str, str]) -> list[str]:
+    """How a command begins that is run with these variables."""
+    return ["/usr/bin/env", *(f"{name}={value}" for name, value in environment.items())]
 
 
 def go(program: str) -> Path:
@@ -137,17 +145,21 @@ def _need(tool: str, package: str) -> str:
 
 
 def _run(command: Sequence[str], source: str, cwd: Path | None = None) -> None:
-    try:
-        done = subprocess.run(
-            command,
-            cwd=cwd,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=INSTALL_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise NotHere(f"{source} gave nothing within {INSTALL_S:.0f} s") from None
-    if done.returncode:
-        said = " ".join(done.stdout.decode(errors="replace").split())
-        raise NotHere(f"{source} did not give it: {said[-WORDS:]}")
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,  # it ends with all that it has started, as compilers
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=INSTALL_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise NotHere(f"{source} gave nothing within {INSTALL_S:.0f} s") from None
+        except BaseException:  # as of Ctrl-C, which a session of its own does not get
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode:
+        words = " ".join(said.decode(errors="replace").split())
+        raise NotHere(f"{source} did not give it: {words[-WORDS:]}")

@@ -16,7 +16,7 @@ its standard input, and writes what became of it as a line, all of them JSON::
 ``produce(topic, codec, idempotent, largest,``        ``offsets`` of the records, in their order;
 ``records)``                                          ``largest``: bytes, the client's own limit
 ``consume(topic, places, count)``                     ``records``; ``places`` by partition: an
-                                                      offset, or "earliest"
+                                                      offset, or "earliest"; tells its progress
 ``offset(topic, partition, at)``                      ``offset`` at "earliest", "latest", or ms
 ``stream(topic, partitions, until)``                  sends the numbers 0, 1, ... until a file is
                                                       there, idempotently; ``acknowledged``,
@@ -117,7 +117,7 @@ class Program:
         return self._result(answer)
 
     def reach(self, number: int, deadline_s: float = DEADLINE_S) -> int:
-        """The progress of a stream, once it is at least that number."""
+        """The progress of ``stream`` or ``consume``, once it is at least that number."""
         end = time.monotonic() + deadline_s
         reached = 0
         while reached < number:

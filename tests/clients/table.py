@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.clients import installing
 from tests.clients.installing import PROGRAMS
@@ -23,6 +24,9 @@ PYTHON_PACKAGES = (
 # kafkajs 2.2.4 is its last release (2023). It brings gzip alone; kafkajs-snappy is the package that
 # its documentation names.
 KAFKAJS_PACKAGES = ("kafkajs@2.2.4", "kafkajs-snappy@1.1.0")
+# The newest of November 2026. Where the binary that its makers built is out of reach, npm builds it
+# from its source in C; "dynamic" takes the system's libraries: zlib, OpenSSL, zstd if it is there.
+CONFLUENT_JS_PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class Client:
     unknown: str  # for a topic that is not there, of an admin client
     # What it says where it would need a group; None: it reads partitions without one.
     without_groups: str | None = None
+    # It makes null of empty keys and headers, and empty headers of null.
+    blurs_empty: bool = False
 
 
 def _python(program: str) -> Callable[[], Sequence[str]]:
@@ -46,15 +52,17 @@ def _python(program: str) -> Callable[[], Sequence[str]]:
 
 
 def _kafkajs() -> Sequence[str]:
-    node, modules = installing.node("kafkajs", *KAFKAJS_PACKAGES)
-    program = str(PROGRAMS / "node" / "kafkajs_program.js")
-    return [
-        "/usr/bin/env",
-        f"NODE_PATH={modules}",
-        "KAFKAJS_NO_PARTITIONER_WARNING=1",
-        node,
-        program,
-    ]
+    return _node("kafkajs_program.js", *installing.node("kafkajs", *KAFKAJS_PACKAGES))
+
+
+def _confluent_js() -> Sequence[str]:
+    found = installing.node("confluent-js", CONFLUENT_JS_PACKAGE, CKJS_LINKING="dynamic")
+    return _node("confluent_program.js", *found)
+
+
+def _node(program: str, node: str, modules: Path) -> Sequence[str]:
+    variables = [f"NODE_PATH={modules}", "KAFKAJS_NO_PARTITIONER_WARNING=1"]
+    return ["/usr/bin/env", *variables, node, str(PROGRAMS / "node" / program)]
 
 
 def _go(program: str) -> Callable[[], Sequence[str]]:
@@ -112,6 +120,16 @@ CLIENTS = {
             exists="false",
             unknown="UNKNOWN_TOPIC_OR_PARTITION",
             without_groups="KafkaJSGroupCoordinatorNotFound",
+        ),
+        Client(
+            name="confluent-kafka-javascript",
+            version="1.10.1, librdkafka 2.15.1",
+            command=_confluent_js,
+            codecs=("none", "gzip", "snappy", "lz4"),  # zstd, where it was built with its library
+            too_large="ERR_MSG_SIZE_TOO_LARGE",
+            exists="false",
+            unknown="ERR_UNKNOWN_TOPIC_OR_PART",
+            blurs_empty=True,
         ),
         # The versions of both are in programs/go/go.mod: the newest releases of November 2026.
         Client(

@@ -84,13 +84,22 @@ class Topic:
     def codecs(self, starts: Mapping[int, int]) -> set[str]:
         """The codecs of the batches on the disk behind these offsets."""
         found = set()
-        for part in self._broker.describe_topic(self.name).partitions:
-            assert part.folder is not None
-            for path in Path(part.folder).glob("*.log"):
+        for number, start in starts.items():
+            for path in self._segments(number):
                 for _, header in iter_batches(path.read_bytes()):
-                    if header.base_offset >= starts[part.partition]:
+                    if header.base_offset >= start:
                         found.add(CODEC_NAMES[header.attributes & CODEC_BITS])
         return found
+
+    def active_segment(self, partition: int) -> int:
+        """The base offset of the segment that is being written."""
+        return max(int(path.stem) for path in self._segments(partition))
+
+    def _segments(self, partition: int) -> list[Path]:
+        described = self._broker.describe_topic(self.name).partitions
+        [folder] = [part.folder for part in described if part.partition == partition]
+        assert folder is not None
+        return list(Path(folder).glob("*.log"))
 
 
 def with_offset(record: Record, offset: int) -> Record:

@@ -57,7 +57,10 @@ class Kafka:
 
 
 def find_kafka(version: str | None = None) -> Kafka:
-    """Kafka, fetched if it is not in the cache: the pinned version, or another one. Raises NotHere."""
+    """Kafka of the pinned version, or of another one, fetched if it is not in the cache.
+
+    Raises NotHere.
+    """
     return Kafka(_java(), _jars(version))
 
 

@@ -69,6 +69,10 @@ public final class Deeds {
         System.out.flush();
     }
 
+    private static void progress(int number) {
+        write(JSON.createObjectNode().put("progress", number));
+    }
+
     private ObjectNode answer(JsonNode request) {
         ObjectNode answer = JSON.createObjectNode();
         try {
@@ -184,6 +188,7 @@ public final class Deeds {
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
                     records.add(seen(record));
                 }
+                progress(records.size());
             }
         }
         return told;
@@ -245,7 +250,7 @@ public final class Deeds {
                             topicOf(request), number % partitions, null, value)));
                 }
                 acknowledged += acknowledged(sent, failures);
-                write(JSON.createObjectNode().put("progress", first + STREAM_BATCH));
+                progress(first + STREAM_BATCH);
             }
         }
         return told.put("acknowledged", acknowledged);

@@ -5,7 +5,7 @@
 "use strict";
 
 const confluent = require("@confluentinc/kafka-javascript");
-const { serve, messageOf, seen, stream } = require("./deeds.js");
+const { serve, messageOf, progress, seen, stream } = require("./deeds.js");
 
 const { Kafka, ErrorCodes, logLevel } = confluent.KafkaJS;
 const { KafkaConsumer, CODES } = confluent;
@@ -115,6 +115,7 @@ class Client {
         one.headers = pairs.map(([name, value]) => [name, Buffer.from(value).toString("base64")]);
         records.push(one);
       }
+      progress(records.length);
     }
     await called((done) => consumer.disconnect(done));
     return { records };

@@ -16,6 +16,10 @@ function write(answer) {
   process.stdout.write(JSON.stringify(answer) + "\n");
 }
 
+function progress(number) {
+  write({ progress: number });
+}
+
 async function answerOf(client, request, nameOf) {
   const { do: deed, ...fields } = request;
   if (typeof client[deed] !== "function") {
@@ -104,9 +108,9 @@ async function stream(send, partitions, until, nameOf) {
     } catch (error) {
       failures.push(nameOf(error));
     }
-    write({ progress: first + STREAM_BATCH });
+    progress(first + STREAM_BATCH);
   }
   return { acknowledged, failures };
 }
 
-module.exports = { Lacks, serve, messageOf, seen, stream };
+module.exports = { Lacks, serve, messageOf, progress, seen, stream };

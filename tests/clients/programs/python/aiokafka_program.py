@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import for_code
-from deeds import decoded, encoded, numbers_until, serve
+from deeds import decoded, encoded, numbers_until, progress, serve
 
 POLL_MS = 1000
 
@@ -105,6 +105,7 @@ class Client:
                 polled = await consumer.getmany(timeout_ms=POLL_MS, max_records=count - len(found))
                 for records in polled.values():
                     found += map(self._seen, records)
+                progress(len(found))
         finally:
             await consumer.stop()
         return {"records": found}

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
     ResourceType,
 )
-from deeds import decoded, encoded, numbers_until, serve
+from deeds import decoded, encoded, numbers_until, progress, serve
 
 DEADLINE_S = 60.0
 PLACES = {"earliest": confluent_kafka.OFFSET_BEGINNING, "latest": confluent_kafka.OFFSET_END}
@@ -101,6 +101,7 @@ class Client:
                 if message.error() is not None:
                     raise KafkaException(message.error())
                 found.append(self._seen(message))
+            progress(len(found))
         consumer.close()
         return {"records": found}
 

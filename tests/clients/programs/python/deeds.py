@@ -52,10 +52,14 @@ def encoded(value: bytes | None) -> str | None:
     return None if value is None else base64.b64encode(value).decode()
 
 
+def progress(number: int) -> None:
+    write({"progress": number})
+
+
 def numbers_until(path: str) -> Iterator[range]:
     """The numbers that a stream sends, batch by batch, until that file is there."""
     first = 0
     while not os.path.exists(path):
         yield range(first, first + STREAM_BATCH)
         first += STREAM_BATCH
-        write({"progress": first})
+        progress(first)

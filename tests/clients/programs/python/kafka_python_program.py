@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import kafka
-from deeds import decoded, encoded, numbers_until, serve
+from deeds import decoded, encoded, numbers_until, progress, serve
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
@@ -86,6 +86,7 @@ class Client:
             polled = consumer.poll(POLL_MS, max_records=count - len(found))
             for records in polled.values():
                 found += map(self._seen, records)
+            progress(len(found))
         consumer.close()
         return {"records": found}
 

@@ -121,10 +121,13 @@ func Stream(request Request, nameOf func(error) string, send func([]Record) []er
 			failures = append(failures, nameOf(err))
 		}
 		acknowledged += streamBatch - len(errs)
-		write(map[string]any{"progress": first + streamBatch})
+		Progress(first + streamBatch)
 	}
 	return map[string]any{"acknowledged": acknowledged, "failures": failures}
 }
+
+// Progress tells how many records there are by now.
+func Progress(number int) { write(map[string]any{"progress": number}) }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)

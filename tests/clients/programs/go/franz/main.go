@@ -148,6 +148,7 @@ func (c client) consume(r deeds.Request) (any, error) {
 			return nil, errs[0].Err
 		}
 		fetched.EachRecord(func(record *kgo.Record) { found = append(found, seen(record)) })
+		deeds.Progress(len(found))
 	}
 	return map[string]any{"records": found}, nil
 }

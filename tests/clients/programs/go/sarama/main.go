@@ -179,6 +179,7 @@ func (c client) consume(r deeds.Request) (any, error) {
 	found := []deeds.Record{}
 	for len(found) < r.Count {
 		found = append(found, seen(<-arrived))
+		deeds.Progress(len(found))
 	}
 	return map[string]any{"records": found}, nil
 }
