@@ -8,9 +8,9 @@ const confluent = require("@confluentinc/kafka-javascript");
 const { serve, messageOf, progress, seen, stream } = require("./deeds.js");
 
 const { Kafka, ErrorCodes, logLevel } = confluent.KafkaJS;
-const { KafkaConsumer, CODES } = confluent;
+const { KafkaConsumer } = confluent;
 const POLL_MS = 500;
-const PLACES = { earliest: CODES.OFFSETS?.BEGINNING ?? -2 };
+const PLACES = { earliest: -2 }; // librdkafka's RD_KAFKA_OFFSET_BEGINNING
 
 function nameOf(error) {
   const names = Object.keys(ErrorCodes).filter((name) => ErrorCodes[name] === error.code);

@@ -105,7 +105,7 @@ class Client {
 
   async consume_by_group({ topic }) {
     // It asks each broker of the cluster, so often.
-    const retry = { retries: 1 };
+    const retry = { retries: 2, initialRetryTime: 100 };
     const brokers = this.servers;
     const kafka = new Kafka({ brokers, logLevel: logLevel.NOTHING, retry });
     const consumer = kafka.consumer({ groupId: GROUP, retry });
