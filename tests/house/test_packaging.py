@@ -45,11 +45,15 @@ def declared(extras: Iterable[str]) -> set[str]:
     return found
 
 
+# They run in an environment of their own, with the packages of tests/clients/table.py.
+CLIENTS = ROOT / "tests" / "clients" / "programs"
+
+
 def imports_of(folder: str) -> dict[str, str]:
     """The packages of others that a folder's code imports, each with a file that does."""
     found: dict[str, str] = {}
     for path in (ROOT / folder).rglob("*.py"):
-        if path.resolve().is_relative_to(ROOT / folder):
+        if path.resolve().is_relative_to(ROOT / folder) and not path.is_relative_to(CLIENTS):
             for name in _imported(ast.parse(path.read_text())):
                 found[name.partition(".")[0]] = str(path.relative_to(ROOT))
     return {

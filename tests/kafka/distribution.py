@@ -56,9 +56,12 @@ class Kafka:
         return text
 
 
-def find_kafka() -> Kafka:
-    """Kafka, fetched if it is not in the cache. Raises NotHere."""
-    return Kafka(_java(), _jars())
+def find_kafka(version: str | None = None) -> Kafka:
+    """Kafka of the pinned version, or of another one, fetched if it is not in the cache.
+
+    Raises NotHere.
+    """
+    return Kafka(_java(), _jars(version))
 
 
 def _java() -> str:
@@ -79,15 +82,17 @@ def _java() -> str:
     return java
 
 
-def _jars() -> Path:
-    folder = Path(
-        os.environ.get("RAYLOG_KAFKA_JARS") or _cache() / f"kafka-{_version()}"
-    ).absolute()
+def _jars(version: str | None) -> Path:
+    """``RAYLOG_KAFKA_JARS`` is of the pinned version alone."""
+    folder = _cache() / f"kafka-{version or _version()}"
+    if version is None:
+        folder = Path(os.environ.get("RAYLOG_KAFKA_JARS") or folder)
+    folder = folder.absolute()
     if any(folder.glob("*.jar")):
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".kafka-") as fresh:
-        _download(Path(fresh))
+        _download(Path(fresh), version or _version())
         try:
             os.rename(fresh, folder)  # all of it or nothing
         except OSError:
@@ -106,7 +111,7 @@ def _version() -> str:
     return found[1]
 
 
-def _download(folder: Path) -> None:
+def _download(folder: Path, version: str) -> None:
     mvn = shutil.which("mvn")
     if mvn is None:
         raise NotHere("Kafka's jars come from Maven Central, and there is no mvn: install maven")
@@ -121,7 +126,7 @@ def _download(folder: Path) -> None:
     ]
     try:
         done = subprocess.run(
-            [*command, f"-DoutputDirectory={folder}"],
+            [*command, f"-Dkafka.version={version}", f"-DoutputDirectory={folder}"],
             capture_output=True,
             timeout=DOWNLOAD_TIMEOUT_S,
             check=False,
