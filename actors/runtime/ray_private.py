@@ -14,8 +14,8 @@ where an actor runs now, as the GCS has it 2.52 and later       nobody notices t
                                                                 a pid of one that hangs is not told
 what Ray's head keeps under a key          2.52 and later       a copy of the metadata that was not
                                                                 heard for 9 s does not begin alone
-the id of a Ray cluster                    2.52 and later       brokers over copies of one disk, in two
-                                                                Ray clusters, are not told apart
+the id of a Ray cluster                    2.52 and later       brokers over copies of one disk are
+                                                                not told apart by it
 =========================================  ===================  ====================================
 
 ``tests/unit/actors/runtime/test_ray_private.py`` names what the installed Ray has not.
