@@ -64,7 +64,7 @@ class AnswerCut(RaylogError):
 
 
 class FrameTooLarge(RaylogError):
-    """The size of a frame is more than ``socket.request.max.bytes``, or below 0."""
+    """The size of a frame is more than is taken (Kafka's socket.request.max.bytes), or below 0."""
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("size_bytes", "most_bytes", "hint")
@@ -72,8 +72,8 @@ class FrameTooLarge(RaylogError):
     most_bytes: int
     hint: str
     template = (
-        "a frame of {size_bytes} bytes, where socket.request.max.bytes is {most_bytes}{hint}; the "
-        "connection was closed"
+        "a frame of {size_bytes} bytes, where {most_bytes} are taken at most{hint}; the connection "
+        "was closed"
     )
 
 

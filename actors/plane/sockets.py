@@ -113,7 +113,8 @@ class Sockets:
             token = self._token = self._token or Token()
             if host not in self._inner_ports:
                 listening = listen_tcp(host, 0)
-                self._listen(listening, partial(self._begin_guarded, token))
+                begin = partial(self._begin_guarded, token)
+                self._listen(listening, begin, at=f"{host}:{listening.getsockname()[1]}")
                 self._inner_ports[host] = int(listening.getsockname()[1])
                 event(logger, "listening", host=host, port=self._inner_ports[host])
             return self._inner_ports[host], token.text
@@ -122,10 +123,13 @@ class Sockets:
         self,
         listening: socket.socket,
         begin: Callable[[socket.socket], Connection] | None = None,
+        *,
+        at: str = "",
     ) -> None:
-        """Serve who comes by this socket. Raises AcceptFailed."""
+        """Serve who comes by this socket. ``at``: as the log says it. Raises AcceptFailed."""
+        ended = partial(self._ended, at or self._name)
         try:
-            listener = Listener(listening, begin or self._begin, self._ended, self._on_failure)
+            listener = Listener(listening, begin or self._begin, ended, self._on_failure)
         except RuntimeError as error:  # the system has no more threads
             listening.close()
             raise AcceptFailed(str(error)) from None
@@ -166,9 +170,9 @@ class Sockets:
         """See ``SocketMeters.export``."""
         self._meters.export(exporter, name, self)
 
-    def _ended(self, error: RaylogError) -> None:
+    def _ended(self, at: str, error: RaylogError) -> None:
         self._meters.note_end(error)
-        warn(logger, "connection-ended", at=self._name, why=error)
+        warn(logger, "connection-ended", at=at, why=error)
 
     def close(self, deadline_s: float) -> bool:
         """Let each connection finish the request in hand, and end; whether all did in time."""

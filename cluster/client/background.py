@@ -31,8 +31,8 @@ class Background:
         self._works.put(work)
         with self._lock:
             if not self._is_running:
-                self._is_running = True
                 threading.Thread(target=self._run, name="raylog-lookups", daemon=True).start()
+                self._is_running = True  # not where no thread could be started
 
     def _run(self) -> None:
         while True:

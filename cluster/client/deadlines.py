@@ -65,8 +65,8 @@ class Deadlines:
         with self._changed:
             self._due[future] = due
             if not self._is_running:
-                self._is_running = True
                 threading.Thread(target=self._run, name="raylog-deadlines", daemon=True).start()
+                self._is_running = True  # not where no thread could be started
             elif due.at < self._wakes_at:
                 self._changed.notify()
         future.add_done_callback(self._ended)

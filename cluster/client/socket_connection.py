@@ -191,11 +191,13 @@ class SocketConnection:
     def _send(self, asking: _Asking) -> bool:
         """Whether there is a channel for it, by which it is sent now. The lock is held.
 
-        One by TCP is used as long as there is: what goes by another might overtake.
+        It is the Unix socket, unless requests are on their way by TCP: it might overtake them.
         """
-        return (self._remote.knows(asking.key) and _sent(asking, self._remote)) or (
-            self._local is not None and _sent(asking, self._local)
-        )
+        ways: list[Logs] = [] if self._local is None else [self._local]
+        if self._remote.knows(asking.key):
+            at = 0 if self._remote.channels.is_busy(asking.key) else len(ways)
+            ways.insert(at, self._remote)
+        return any(_sent(asking, way) for way in ways)
 
     def _find(self, asking: _Asking, timeout_s: float) -> None:
         """Ask a LogActor where it listens; what waits for it is sent then."""
@@ -246,9 +248,10 @@ def _sent(asking: _Asking, logs: Logs) -> bool:
     )
     if not is_sent:
         return False
+    # First: a channel that ends must not be given back as one that others can use.
+    future.add_done_callback(partial(_note_failure, logs, key, channel))
     if asking.may_wait:
         future.add_done_callback(lambda _: channels.give_back(key, channel))
-    future.add_done_callback(partial(_note_failure, logs, key, channel))
     return True
 
 

@@ -116,6 +116,11 @@ class Channel:
         else:
             self._send(pieces)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request has no answer yet."""
+        return bool(self._asked or self._held)
+
     def end(self) -> None:
         """End it soon, in the reactor's thread: who waits is told."""
         with self._lock:
@@ -182,6 +187,9 @@ class Channel:
         self._connection.close()
         for asked in (*self._asked, *(self._held or ())):
             asked.give_up(why)
+        self._asked.clear()  # else it would keep their records for as long as anybody knows it
+        self._held = None
+        self._incoming.drop()
 
     def _send(self, pieces: list[memoryview]) -> None:
         """Send what the socket takes, and keep the rest. The lock is held."""

@@ -46,10 +46,27 @@ class Channels:
         with self._lock:
             known = self._direct.pop(key, None)
             if known is None or known.has_ended:
+                self._forget_all_ended()
                 known = self._connect(key, known is not None)
             if known is not None:
                 self._direct[key] = known
             return known
+
+    def _forget_all_ended(self) -> None:
+        """Also of topics that are gone, of which nobody asks any more. The lock is held."""
+        self._direct = {
+            key: channel for key, channel in self._direct.items() if not channel.has_ended
+        }
+        idle = {
+            key: [channel for channel in channels if not channel.has_ended]
+            for key, channels in self._idle.items()
+        }
+        self._idle = {key: channels for key, channels in idle.items() if channels}
+
+    def is_busy(self, key: Key) -> bool:
+        """Whether a request has no answer yet on the channel for what is answered at once."""
+        known = self._direct.get(key)
+        return known is not None and known.is_busy
 
     def take(self, key: Key) -> Channel | None:
         """A channel for a fetch that may wait: it is the caller's until ``give_back``."""

@@ -42,6 +42,10 @@ class Incoming:
             self._frame = None
             yield frame
 
+    def drop(self) -> None:
+        """The connection has ended: give up what is half received."""
+        self._frame, self._rest = None, b""
+
     def _received_into(self, room: memoryview) -> int:
         count = self._connection.recv_into(room)
         if not count:

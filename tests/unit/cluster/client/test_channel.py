@@ -102,6 +102,16 @@ def test_who_has_asked_is_told_of_the_end_and_nobody_asks_after_it(play: Play) -
     assert (play.reactor.watched, play.channel.has_answered) == ([], False)
 
 
+def test_one_that_has_ended_keeps_nothing_of_its_requests(play: Play) -> None:
+    records = bytearray(1 << 20)
+    play.channel.ask(lambda _: [memoryview(records)], lambda _: None, lambda _: None)
+    assert play.channel.is_busy
+    play.channel.end()
+    play.ready()
+    assert not play.channel.is_busy
+    records.append(0)  # which no view of it hinders
+
+
 def test_room_is_wanted_for_as_long_as_something_is_left_to_send(play: Play) -> None:
     large = b"x" * (4 << 20)
     play.ask(large)

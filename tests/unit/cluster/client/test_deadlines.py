@@ -1,10 +1,14 @@
 """A future ends in time, whatever becomes of the request."""
 
+import threading
 from concurrent.futures import Future
 from typing import Any
 
+import pytest
+
 from raylog.actors.errors import RequestTimedOut
 from raylog.cluster.client.deadlines import Deadlines, end, fail
+from raylog.storage.testing.waiting import DEADLINE_S
 
 
 class Clock:
@@ -75,3 +79,20 @@ def test_a_thread_ends_futures_without_anybody_asking() -> None:
     deadlines.watch(soon, "soon", 0.0)
     assert isinstance(soon.exception(30), RequestTimedOut)
     assert not late.done()
+
+
+def test_a_thread_that_could_not_be_started_is_started_the_next_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else no deadline of the process would end any more."""
+
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    deadlines, late = Deadlines(), Future[None]()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError):
+            deadlines.watch(Future(), "never", 60)
+    deadlines.watch(late, "an answer", 0.001)
+    assert isinstance(late.exception(DEADLINE_S), RequestTimedOut)

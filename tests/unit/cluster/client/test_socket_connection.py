@@ -35,6 +35,7 @@ from raylog.cluster.client.connection import (
 from raylog.cluster.client.deadlines import Deadlines
 from raylog.cluster.client.socket_connection import SocketConnection, logs_of
 from raylog.cluster.client.sockets import local_logs, remote_logs
+from raylog.cluster.client.sockets.channel import Channel
 from raylog.cluster.client.sockets.local_logs import AGAIN_S, AVOID_S, LocalLogs
 from raylog.cluster.client.sockets.reactor import Reactor
 from raylog.cluster.client.sockets.remote_logs import RemoteLogs
@@ -543,6 +544,26 @@ def test_who_does_not_answer_is_given_up_and_avoided(world: World, silent: Silen
     assert world.asked == 2
     silent.accept().close()
     silent.accept().close()
+
+
+def test_a_fetch_that_times_out_moves_nothing_else_to_tcp(world: World) -> None:
+    """Its name is avoided for a while; what is on its way by the channel that lives stays first."""
+    world.serve()
+    world.produce().result(DEADLINE_S)
+    waiting, taken = world.fetch(1, max_wait_ms=30_000), list[Channel | None]()
+    waiting.add_done_callback(lambda _: taken.append(world.logs.channels.take((ID, 0))))
+    world.clock.now_s += 30
+    world.by_ray.deadlines.expire()
+    assert isinstance(error_of(waiting), ReadTimedOut)
+    assert taken == [None], "nobody is given a channel that ends"
+    again = world.fetch(max_wait_ms=5)
+    world.answer()
+    assert again.result(DEADLINE_S).high_watermark == 1
+    assert world.remote.knows((ID, 0))
+    assert world.sockets is not None
+    opened = world.sockets.connections
+    assert world.produce().result(DEADLINE_S).base_offset == 1
+    assert world.sockets.connections == opened, "by the Unix socket, as before"
 
 
 def test_a_socket_that_closes_whoever_comes_is_avoided(world: World, silent: Silent) -> None:
