@@ -270,7 +270,10 @@ def _answered(
 
 def _note_failure(logs: Logs, key: Key, channel: Channel, done: "Future[Any]") -> None:
     """What has no answer holds up what is behind it: end its channel."""
-    hangs = done.cancelled() or isinstance(done.exception(), RequestTimedOut)
+    if done.cancelled():  # nobody waits for it any more, which says nothing of the LogActor
+        channel.end()
+        return
+    hangs = isinstance(done.exception(), RequestTimedOut)
     if hangs:
         channel.end()
     if hangs or channel.has_ended:

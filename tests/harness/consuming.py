@@ -147,11 +147,12 @@ class FakeConnection:
     @property
     def waiting(self) -> int:
         """How many fetches wait."""
-        return len(self._parked)
+        return sum(not each.future.cancelled() for each in self._parked)
 
     def tick(self) -> None:
         """Answer the fetches that need not wait any more."""
-        parked, self._parked = self._parked, []
+        parked = [each for each in self._parked if not each.future.cancelled()]
+        self._parked = []
         for each in parked:
             outcome = self._outcome(each)
             if outcome is None:

@@ -59,6 +59,7 @@ class Access:
             wake()
             self._lock.acquire()
         try:
-            forget()
+            if self._process == os.getpid():  # else its requests are the parent's, and go on
+                forget()
         finally:
             self._lock.release()

@@ -574,6 +574,7 @@ class Consumer:
     def _forget(self) -> None:
         self._iteration.set_aside()
         self._machine.unsubscribe()
+        self._fetcher.give_up()
 
     def tell(self, namespace: str, topic: str, partitions: int) -> None:
         """Somebody in this process has added partitions; called in any thread."""

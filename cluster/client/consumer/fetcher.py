@@ -87,6 +87,7 @@ class Fetcher:
         self._connection, self._clock, self._wake = connection, clock, wake
         self._deserializing = Deserializing(self.config)
         self._ended: deque[tuple[Instruction, Future[Any]]] = deque()
+        self._fetches: set[Future[Any]] = set()  # that have no answer yet
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -125,13 +126,21 @@ class Fetcher:
                 last_fetched_epoch=instruction.last_fetched_epoch,
             )
             wait_s = instruction.max_wait_ms / 1000 + GRACE_S
-            return self._connection.fetch(request, timeout_s=max(timeout_s, wait_s))
+            fetch = self._connection.fetch(request, timeout_s=max(timeout_s, wait_s))
+            self._fetches.add(fetch)
+            fetch.add_done_callback(self._fetches.discard)
+            return fetch
         if isinstance(instruction, LookUp):
             return self._list_offset(instruction)
         if isinstance(instruction, Learn):
             return self._connection.metadata(instruction.topic, timeout_s=timeout_s)
         assert isinstance(instruction, ListTopics)
         return self._connection.list_topics(timeout_s=timeout_s)
+
+    def give_up(self) -> None:
+        """Nobody waits for an answer any more, and no LogActor holds a place for one."""
+        for fetch in list(self._fetches):
+            fetch.cancel()
 
     def _list_offset(self, wanted: LookUp) -> "Future[OffsetAnswer]":
         request = OffsetRequest(

@@ -694,6 +694,22 @@ def test_a_wait_ends_when_another_thread_closes(connection: FakeConnection) -> N
     consumer.close()
 
 
+def test_a_consumer_that_is_closed_leaves_no_fetch_behind(connection: FakeConnection) -> None:
+    consumer = connection.consumer("t", fetch_max_wait_ms=300_000)
+    consumer.poll(10)
+    assert connection.waiting == 2
+    consumer.close()
+    assert connection.waiting == 0
+
+
+def test_a_child_that_closes_leaves_its_parents_fetches(connection: FakeConnection) -> None:
+    consumer = connection.consumer("t")
+    consumer.poll(10)
+    consumer._access._process = -1
+    consumer.close()
+    assert connection.waiting == 2
+
+
 def test_a_child_does_not_wait_for_a_thread_of_its_parent(connection: FakeConnection) -> None:
     consumer = connection.consumer("t")
     consumer._access._process = -1
