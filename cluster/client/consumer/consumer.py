@@ -23,6 +23,7 @@ from raylog.actors.errors import (
     ReadTimedOut,
     UnknownTopicOrPartition,
 )
+from raylog.actors.runtime.clusters import check_not_forked
 from raylog.cluster.client.added_partitions import hear_of_partitions
 from raylog.cluster.client.columns import SCHEMA, to_table
 from raylog.cluster.client.connection import Connection
@@ -107,6 +108,7 @@ class Consumer:
         **config: Any,
     ) -> None:
         """``_reads_ranges``: the ends are in the logs now; else a log may still reach its end."""
+        check_not_forked()  # its answers would pass for ones that come later
         self._config = ConsumerConfig.of(config).with_start(from_)
         self._connection, self._given_config = connection, config
         self._waiter = _waiter or Waiter()

@@ -29,6 +29,7 @@ from raylog.actors.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from raylog.actors.runtime import clusters
 from raylog.cluster.client.added_partitions import partitions_added
 from raylog.cluster.client.consumer.ranges import read_range
 from raylog.storage.errors import (
@@ -700,6 +701,15 @@ def test_a_consumer_that_is_closed_leaves_no_fetch_behind(connection: FakeConnec
     assert connection.waiting == 2
     consumer.close()
     assert connection.waiting == 0
+
+
+def test_none_is_made_where_rays_connection_is_the_parents(
+    connection: FakeConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked for a topic, it would ask again and again for as long as a request may take."""
+    monkeypatch.setattr(clusters, "_is_forked", True)
+    with pytest.raises(ForkedProcess):
+        connection.consumer("t")
 
 
 def test_a_child_that_closes_leaves_its_parents_fetches(connection: FakeConnection) -> None:

@@ -600,12 +600,13 @@ def test_a_request_that_is_cancelled_ends_its_channel(world: World, silent: Sile
 def test_a_fetch_that_nobody_waits_for_leaves_its_logactor(world: World) -> None:
     """And says nothing of it: the next goes by its Unix socket, too."""
     world.serve()
-    assert world.sockets is not None
-    opened = world.sockets.connections
+    sockets = world.sockets
+    assert sockets is not None
+    opened = sockets.connections
     parked = world.fetch(max_wait_ms=300_000)
-    wait_for(lambda: world.sockets.connections > opened, DEADLINE_S, "it is there")
+    wait_for(lambda: sockets.connections > opened, DEADLINE_S, "it is there")
     assert parked.cancel()
-    wait_for(lambda: world.sockets.connections == opened, DEADLINE_S, "it has gone")
+    wait_for(lambda: sockets.connections == opened, DEADLINE_S, "it has gone")
     assert world.fetch(max_wait_ms=5).result(DEADLINE_S).high_watermark == 0
     assert world.asked == 0
 
