@@ -55,7 +55,7 @@ def _fetch(broker: Broker, quick: bool) -> list[dict[str, Any]]:
         assert len(found) > 900_000
 
     def fetch_by_ray() -> None:
-        assert actor.fetch(0, MB).get(30).high_watermark == 8000
+        assert actor.fetch(0, MB).get(30).high_watermark >= 8000  # `produce` adds to it
 
     def produce() -> None:
         request = ProduceRequest("fetched", topic_id, 0, batch)
