@@ -39,7 +39,7 @@ from raylog.cluster.client.consumer.places import (
     Offset,
     Place,
     Places,
-    check_are_read,
+    check_places,
     ends,
     offset_of,
     partition_of,
@@ -148,7 +148,7 @@ class Consumer:
     ) -> None:
         """Read these partitions, in the place of those before."""
         wanted = [partition_of(each) for each in partitions]
-        _check_places(wanted, from_, to)
+        check_places(wanted, from_, to)
         self._iteration.set_aside()
         self._machine.unsubscribe()
         self._assign(wanted, from_, to)
@@ -159,7 +159,7 @@ class Consumer:
     ) -> None:
         """Read these partitions, too; the others go on where they are, also if this raises."""
         wanted = [partition_of(each) for each in partitions]
-        _check_places(wanted, from_, to)
+        check_places(wanted, from_, to)
         self._iteration.set_aside()
         self._assign(wanted, from_, to)
 
@@ -193,7 +193,7 @@ class Consumer:
         self._machine.subscribe(names, pattern, start_of, None if to is None else end_of)
         try:
             self._settle(self._machine.assigned)
-            _check_places(self._machine.assigned, from_, to)
+            check_places(self._machine.assigned, from_, to)
         except BaseException:
             self._machine.unsubscribe()
             raise
@@ -583,12 +583,6 @@ class Consumer:
         if namespace == getattr(self._connection, "namespace", None):
             self._machine.refresh(topic)
             self._waiter.wake()
-
-
-def _check_places(read: Collection[TopicPartition], from_: Places, to: Places) -> None:
-    """No place is given in vain. Raises UnknownTopicOrPartition, InvalidRequest."""
-    check_are_read(from_, "from_", read)
-    check_are_read(to, "to", read)
 
 
 def at_most(argument: str, wanted: int | None, default: int) -> int:

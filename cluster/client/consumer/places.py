@@ -94,7 +94,13 @@ def ends(given: Places) -> Callable[[TopicPartition], Start | None]:
     return end_of
 
 
-def check_are_read(given: Places, argument: str, read: Collection[TopicPartition]) -> None:
+def check_places(read: Collection[TopicPartition], from_: Places, to: Places) -> None:
+    """No place is given in vain. Raises UnknownTopicOrPartition, InvalidRequest."""
+    _check_are_read(from_, "from_", read)
+    _check_are_read(to, "to", read)
+
+
+def _check_are_read(given: Places, argument: str, read: Collection[TopicPartition]) -> None:
     """Raise UnknownTopicOrPartition for a place of a partition that is not read."""
     if not isinstance(given, Mapping):
         return
