@@ -314,7 +314,7 @@ def test_a_signal_does_not_end_a_write(ops: ModuleType) -> None:
     """Its handler runs, and the write goes on: an interrupted call wrote nothing."""
     reader, writer = os.pipe()
     os.write(writer, bytes(1 << 16))  # full: the next write waits, until a signal interrupts it
-    handled = threading.Event()
+    handled, is_over = threading.Event(), threading.Event()
     old = signal.signal(signal.SIGUSR1, lambda *_: handled.set())
     call = Path(f"/proc/self/task/{threading.get_native_id()}/syscall")
     main, taken = threading.get_ident(), bytearray()
@@ -325,7 +325,7 @@ def test_a_signal_does_not_end_a_write(ops: ModuleType) -> None:
 
     def interrupt_and_read() -> None:
         for _ in range(3):
-            while not is_waiting():
+            while not is_waiting() and not is_over.is_set():
                 pass
             signal.pthread_kill(main, signal.SIGUSR1)
         while piece := os.read(reader, 1 << 16):
@@ -336,6 +336,7 @@ def test_a_signal_does_not_end_a_write(ops: ModuleType) -> None:
     try:
         assert ops.write_stamped(writer, STAMP, batch_bytes(9000)) == 9000
     finally:
+        is_over.set()
         os.close(writer)
         thread.join()
         os.close(reader)

@@ -1,7 +1,7 @@
 """A folder is read back from its disk, not from the system's copy of it."""
 
-import fcntl
-import multiprocessing
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from raylog.storage.errors import StorageError
 from raylog.storage.files import RealFileSystem
 from raylog.storage.reading_back import drop_caches
 from raylog.storage.testing.memory import MemoryFileSystem
+from raylog.storage.testing.waiting import DEADLINE_S
 
 
 @pytest.fixture
@@ -60,13 +61,11 @@ def test_the_files_of_a_real_folder_stay_as_they_are(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == b"abc"
 
 
-def is_locked(path: str) -> bool:
-    with open(path, "r+b") as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False
+LOCKS = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+"""
 
 
 def test_the_lock_of_a_log_dir_is_kept(tmp_path: Path) -> None:
@@ -74,6 +73,7 @@ def test_the_lock_of_a_log_dir_is_kept(tmp_path: Path) -> None:
     fs, path = RealFileSystem(), str(tmp_path / ".lock")
     lock = fs.lock(path)
     drop_caches(fs, str(tmp_path))
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(is_locked, (path,))
+    locks = [sys.executable, "-c", LOCKS, path]
+    done = subprocess.run(locks, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert "BlockingIOError" in done.stderr
     lock.release()
