@@ -1,17 +1,23 @@
-"""A broker's configuration as a YAML file: a flat map of Kafka's keys.
+"""A broker's configuration as a file: a flat map of Kafka's keys.
 
-``docs/CONFIG.md`` lists the keys, and ``configs/`` has examples. ``raylog.storage.config`` checks
-keys and values. This module adds the file and the line to its errors.
+It is YAML, or, where its name ends in ``.properties``, Kafka's own ``server.properties``
+(``kafka_properties.py``). ``docs/CONFIG.md`` lists the keys, and ``configs/`` has examples.
+``raylog.storage.config`` checks keys and values. This module adds the file and the line to its
+errors.
 """
 
+import logging
 import os
-from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, ClassVar, Final
 
 import yaml
 
-from raylog.actors.node.broker_config import BrokerConfig, absolute
+from raylog.actors.node.broker_config import BrokerConfig, absolute, broker_keys
+from raylog.cluster.kafka_properties import ONLY, SUFFIX, Entry, entries, why_unused
 from raylog.storage.errors import DuplicateLogDir, InvalidConfig
+
+logger: Final = logging.getLogger(__name__)
 
 
 class InvalidConfigFile(InvalidConfig):
@@ -52,28 +58,78 @@ class _UniqueKeys(yaml.SafeLoader):
 def read_config_file(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The settings in a file; each key and value is valid for a broker.
 
-    Raises InvalidConfigFile.
+    Keys of a ``server.properties`` that have no use here are left out, and logged as warnings, with
+    the reason. Raises InvalidConfigFile.
     """
     name = os.fspath(path)
+    read = _properties if name.endswith(SUFFIX) else _yaml
     try:
         with open(name, encoding="utf-8") as file:
-            settings, lines = _load(file.read())
+            text = file.read()
     except OSError as error:
         raise InvalidConfigFile(name, error.strerror or str(error)) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise InvalidConfigFile(name, str(error)) from error
+    settings = read(name, text)
+    for one in settings:
+        try:
+            BrokerConfig.parse({one.key: one.value})
+        except InvalidConfig as error:
+            raise InvalidConfigFile(name, f"line {one.line}: {error}") from error
+    return {one.key: one.value for one in settings}
+
+
+def _yaml(name: str, text: str) -> list[Entry]:
+    """The settings of a YAML file."""
+    try:
+        settings, lines = _load(text)
+    except yaml.YAMLError as error:
         raise InvalidConfigFile(name, _where_and_why(error)) from error
     if settings is None:
-        return {}
+        return []
     if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
         raise InvalidConfigFile(
             name, "the file must be a map of keys to values, as in configs/broker.yaml"
         )
-    for key, value in settings.items():
-        try:
-            BrokerConfig.parse({key: value})
-        except InvalidConfig as error:
-            raise InvalidConfigFile(name, f"line {lines[key]}: {error}") from error
-    return settings
+    return [Entry(key, value, lines[key]) for key, value in settings.items()]
+
+
+def _properties(name: str, text: str) -> list[Entry]:
+    """The settings of a ``server.properties`` that raylog has."""
+    try:
+        found = entries(text)
+    except ValueError as error:
+        raise InvalidConfigFile(name, str(error)) from error
+    _check_once(name, found)
+    unused = [one for one in found if one.key not in broker_keys() and why_unused(one.key)]
+    _check_promises(name, unused)
+    _warn_of_unused(name, unused)
+    return [one for one in found if one not in unused]
+
+
+def _check_once(name: str, found: Iterable[Entry]) -> None:
+    lines: dict[str, int] = {}
+    for one in found:
+        first = lines.setdefault(one.key, one.line)
+        if first != one.line:
+            why = f"line {one.line}: key '{one.key}' appears twice, first in line {first}"
+            raise InvalidConfigFile(name, why)
+
+
+def _check_promises(name: str, unused: Iterable[Entry]) -> None:
+    for one in unused:
+        if one.value not in ONLY.get(one.key, (one.value,)):
+            why = f"{one.key}={one.value} would not be obeyed, since {why_unused(one.key)}"
+            raise InvalidConfigFile(name, f"line {one.line}: {why}; take it out of the file")
+
+
+def _warn_of_unused(name: str, unused: Iterable[Entry]) -> None:
+    """A line of the log for each reason."""
+    keys_by_reason: dict[str, list[str]] = {}
+    for one in unused:
+        keys_by_reason.setdefault(why_unused(one.key), []).append(one.key)
+    for why, keys in keys_by_reason.items():
+        logger.warning("config file %s: without use here, since %s: %s", name, why, ", ".join(keys))
 
 
 def _load(text: str) -> tuple[Any, dict[str, int]]:

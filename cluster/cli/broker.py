@@ -42,7 +42,8 @@ ConfigFile = Annotated[
     Path | None,
     typer.Option(
         "--config",
-        help="YAML file with broker keys, for example configs/broker.yaml. "
+        help="YAML file with broker keys, for example configs/broker.yaml, or Kafka's own "
+        "server.properties. "
         "--log-dir and --set override it.",
     ),
 ]

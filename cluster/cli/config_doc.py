@@ -20,7 +20,11 @@ generated:
 `python -m raylog.cluster.cli.config_doc > docs/CONFIG.md`.
 
 Give broker keys to `raylog.start(config={...})`, to `raylog start --set key=value`, or in a YAML
-file (`configs/broker.yaml`). Give topic keys to `broker.create_topic(..., config={...})` or
+file (`configs/broker.yaml`). A file whose name ends in `.properties` is Kafka's own
+`server.properties`: keys of Kafka that have no use here are passed over, each is named with the
+reason, and a value that promises what raylog does not do (`min.insync.replicas=2`) is refused.
+
+Give topic keys to `broker.create_topic(..., config={...})` or
 `raylog topic create --config key=value`. To change a topic key while the topic serves, use
 `raylog config set` or `broker.alter_topic_config`. To change broker keys while the broker serves,
 use `raylog start --config FILE --apply` or `broker.apply_config`

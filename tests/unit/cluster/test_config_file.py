@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 import raylog
-from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.broker_config import BrokerConfig, broker_keys
 from raylog.cluster.cli.config_doc import page
 from raylog.cluster.config_file import InvalidConfigFile, read_config_file
+from raylog.cluster.kafka_properties import ONLY, UNUSED, why_unused
 from tests.harness.paths import ROOT
 
 
@@ -84,3 +85,81 @@ def test_a_missing_file_is_named_and_an_empty_one_is_no_settings(tmp_path: Path)
         read_config_file(tmp_path / "none.yaml")
     (tmp_path / "empty.yaml").write_text("# nothing\n")
     assert read_config_file(tmp_path / "empty.yaml") == {}
+
+
+KAFKAS = """\
+# as Kafka ships it, in essence
+process.roles=broker,controller
+node.id=1
+num.network.threads = 3
+socket.send.buffer.bytes: 102400
+
+log.dirs=/data/a,\\
+         /data/b
+num.partitions=3
+listeners=PLAINTEXT://localhost:19500
+offsets.topic.replication.factor=1
+log.retention.hours=168
+default.replication.factor=1
+"""
+
+
+def properties(tmp_path: Path, content: str) -> Path:
+    path = tmp_path / "server.properties"
+    path.write_text(content)
+    return path
+
+
+def test_kafkas_own_file_is_read_and_names_the_keys_without_use(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = properties(tmp_path, KAFKAS)
+    config = BrokerConfig.parse(read_config_file(path))
+    assert config.log_dirs == ("/data/a", "/data/b")
+    assert (config.num_partitions, config.first_port) == (3, 19500)
+    assert config.topic_defaults.retention_ms == 168 * 3_600_000
+    assert [
+        line.removeprefix(f"config file {path}: without use here, since ")
+        for line in caplog.messages
+    ] == [
+        "raylog's Controller is a Ray actor, and numbers its brokers itself: "
+        "process.roles, node.id",
+        "each connection has a thread, up to limits that cannot be changed: num.network.threads, "
+        "socket.send.buffer.bytes",
+        "consumer groups and transactions are not there yet: offsets.topic.replication.factor",
+        "each partition has one copy: default.replication.factor",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("log.dirs=/a\n\nlog.dirs=/b", "line 3: key 'log.dirs' appears twice, first in line 1"),
+        ("#\nnum.partitions=many", "line 2: config num.partitions='many': must be an integer"),
+        ("a=\\\n b\nlog.segment.byte=1", "line 1: .*unknown key"),
+        ("x=1\\\n2\nlog.segment.byte=1", "line 1: .*unknown key"),
+        ("log.dirs=/a\\\n,/b\nlog.segment.byte=1", "line 3: .*log.segment.bytes"),
+        ("log.dirs=\\u00zz", "Invalid"),
+        ("segment.bytes=1", "line 1: .*a topic key"),
+        ("min.insync.replicas=2", "line 1: min.insync.replicas=2 would not be obeyed, since each "
+         "partition has one copy; take it out"),
+        ("default.replication.factor=3", "would not be obeyed"),
+        ("authorizer.class.name=x.Y", "would not be obeyed"),
+        ("remote.log.storage.system.enable=true", "there is no tiered storage"),
+        ("config.providers=file", "takes no classes of Java"),
+    ],
+)  # fmt: skip
+def test_a_file_of_kafka_that_cannot_be_obeyed_is_refused(
+    tmp_path: Path, content: str, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = properties(tmp_path, content)
+    with pytest.raises(InvalidConfigFile, match=says) as refused:
+        read_config_file(path)
+    assert len(str(refused.value).splitlines()) == 1
+    assert not caplog.messages
+
+
+def test_no_key_that_is_used_is_called_without_use() -> None:
+    """Patterns are for the others: what a broker takes comes first all the same."""
+    assert not broker_keys() & UNUSED.keys()
+    assert set(ONLY) <= {key for key in ONLY if why_unused(key)}

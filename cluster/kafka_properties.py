@@ -1,0 +1,147 @@
+"""Kafka's own file of a broker's settings, ``server.properties``: what raylog makes of each key.
+
+::
+
+    a key of docs/CONFIG.md         is used, as in a YAML file
+    a key of Kafka without use      is passed over, and named with the reason (``UNUSED``)
+    one of those whose value would  is refused: records are not kept, or kept from others, as it
+    be a promise that is not kept   says (``ONLY``)
+    any other key                   is refused: it is more likely a mistake
+
+The format is that of ``java.util.Properties``. Keys are those of Kafka 4.3
+(``AbstractKafkaConfig.CONFIG_DEF``); a test asks a real Kafka for them.
+"""
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+SUFFIX: Final = ".properties"
+
+_ONE_COPY: Final = "each partition has one copy"
+_GROUPS: Final = "consumer groups and transactions are not there yet"
+_OWN_CONTROLLER: Final = "raylog's Controller is a Ray actor, and numbers its brokers itself"
+_LOOPBACK: Final = "Kafka's clients are served on the loopback alone, without TLS and SASL"
+_TIERS: Final = "there is no tiered storage"
+_SOCKETS: Final = "each connection has a thread, up to limits that cannot be changed"
+_METRICS: Final = "metrics are Ray's, see docs/METRICS.md"
+_NO_QUOTAS: Final = "there are no quotas"
+_NO_JAVA: Final = "raylog takes no classes of Java"
+
+# Patterns of keys, and why they have no use here. The first one counts.
+UNUSED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "*.topic.replication.factor": _GROUPS,
+        "transaction.state.log.*": _GROUPS,
+        "transaction*.*": _GROUPS,
+        "add.partitions.to.txn.*": _GROUPS,
+        "group.*": _GROUPS,
+        "offset*.*": _GROUPS,
+        "share.*": _GROUPS,
+        "default.replication.factor": _ONE_COPY,
+        "min.insync.replicas": _ONE_COPY,
+        "replica.*": _ONE_COPY,
+        "num.replica.fetchers": _ONE_COPY,
+        "*leader.*": _ONE_COPY,
+        "follower.*": _ONE_COPY,
+        "remote.*": _TIERS,
+        "log.local.retention.*": _TIERS,
+        "node.id": _OWN_CONTROLLER,
+        "process.roles": _OWN_CONTROLLER,
+        "broker.rack": "a node is known by its Ray label raylog/log-node",
+        "broker.*": _OWN_CONTROLLER,
+        "initial.broker.*": _OWN_CONTROLLER,
+        "controller.quota.*": _NO_QUOTAS,
+        "controller.*": _OWN_CONTROLLER,
+        "controlled.shutdown.enable": "a stop is always in order: raylog stop",
+        "metadata.log.dir": "the metadata lies in the first log dir of some nodes",
+        "*metadata.*": _OWN_CONTROLLER,
+        "zookeeper.*": _OWN_CONTROLLER,
+        "inter.broker.protocol.version": "raylog upgrade finalize says what older ones may read",
+        "log.message.format.version": "records are written in format 2",
+        "early.start.listeners": _OWN_CONTROLLER,
+        "server.max.startup.time.ms": _OWN_CONTROLLER,
+        "unstable.*": _OWN_CONTROLLER,
+        "advertised.listeners": _LOOPBACK,
+        "listener.security.protocol.map": _LOOPBACK,
+        "inter.broker.listener.name": _LOOPBACK,
+        "security.*": _LOOPBACK,
+        "sasl.*": _LOOPBACK,
+        "ssl.*": _LOOPBACK,
+        "principal.builder.class": _LOOPBACK,
+        "connection.failed.authentication.delay.ms": _LOOPBACK,
+        "connections.max.reauth.ms": _LOOPBACK,
+        "delegation.token.*": _LOOPBACK,
+        "authorizer.class.name": _LOOPBACK,
+        "super.users": _LOOPBACK,
+        "allow.everyone.if.no.acl.found": _LOOPBACK,
+        "replication.quota.*": _NO_QUOTAS,
+        "alter.log.dirs.replication.quota.*": _NO_QUOTAS,
+        "quota.*": _NO_QUOTAS,
+        "client.quota.callback.class": _NO_QUOTAS,
+        "max.connection.creation.rate": _NO_QUOTAS,
+        "max.connections*": _SOCKETS,
+        "connections.max.idle.ms": _SOCKETS,
+        "socket.*": _SOCKETS,
+        "queued.*": _SOCKETS,
+        "num.network.threads": _SOCKETS,
+        "num.io.threads": _SOCKETS,
+        "background.threads": _SOCKETS,
+        "request.timeout.ms": _SOCKETS,
+        "*.purgatory.purge.interval.requests": _SOCKETS,
+        "fetch.max.bytes": "a client's own fetch.max.bytes is obeyed",
+        "max.incremental.fetch.session.cache.slots": "there are no fetch sessions",
+        "max.request.partition.size.limit": "it is 2,000 always",
+        "metric*": _METRICS,
+        "kafka.metrics.*": _METRICS,
+        "telemetry.*": _METRICS,
+        "auto.create.topics.enable": "topics are made by a command alone",
+        "delete.topic.enable": "topics can always be deleted",
+        "*.policy.class.name": _NO_JAVA,
+        "config.providers": _NO_JAVA,
+        "num.replica.alter.log.dirs.threads": "a move has a thread of its own",
+        "log.dir.failure.timeout.ms": "a node with a failed log dir serves the others",
+        "log.initial.task.delay.ms": "it is for Kafka's own tests",
+        "cordoned.log.dirs": "it is a command here: raylog node drain, raylog log-dirs offline",
+    }
+)
+
+# The only values that are true here; others would promise what is not kept.
+ONLY: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "default.replication.factor": ("1",),
+        "min.insync.replicas": ("1",),
+        "unclean.leader.election.enable": ("false",),
+        "remote.log.storage.system.enable": ("false",),
+        "authorizer.class.name": ("",),
+        "config.providers": ("",),
+        "create.topic.policy.class.name": ("",),
+        "alter.config.policy.class.name": ("",),
+    }
+)
+
+
+class Entry(NamedTuple):
+    """A setting of a file. ``line``: where it begins, from 1."""
+
+    key: str
+    value: str
+    line: int
+
+
+def entries(text: str) -> list[Entry]:
+    """The settings of a file, in order. ValueError for an escape that is none."""
+    import javaproperties  # takes 30 ms, and few have such a file
+
+    found, line = list[Entry](), 1
+    for part in javaproperties.parse(text):
+        if isinstance(part, javaproperties.KeyValue):
+            found.append(Entry(part.key, part.value.strip(), line))
+        line += len(part.source.splitlines())
+    return found
+
+
+def why_unused(key: str) -> str:
+    """Why this key of Kafka has no use here; empty for one that is none of these."""
+    return next((why for pattern, why in UNUSED.items() if fnmatchcase(key, pattern)), "")
