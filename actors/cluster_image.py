@@ -13,10 +13,11 @@ Numbers belong to one Controller: those of another epoch mean nothing. An update
 to what a LogManager has changes nothing, and the answer says what it has.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from raylog.actors.plane.sasl.scram import Verifier
 from raylog.storage.wire import message
 
 # Of every message here.
@@ -70,12 +71,21 @@ class TopicEntry(NamedTuple):
 
 
 @message
+class UserEntry(NamedTuple):
+    """Who may come in by SASL. ``verifiers``: one for each mechanism."""
+
+    name: str
+    verifiers: tuple[Verifier, ...]
+
+
+@message
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageUpdate:
     """What has changed since ``base``, or all of it where that is 0; ``number``: what it is then.
 
     ``controller``: the key of the Controller's node. ``nodes``: all of them. ``topics``: the new
-    and the changed ones. ``removed``: ids of topics that are gone.
+    and the changed ones. ``removed``: ids of topics that are gone. ``users``: all of them; None
+    where none has changed.
     """
 
     controller_epoch: int
@@ -86,6 +96,7 @@ class ImageUpdate:
     nodes: tuple[NodeEntry, ...]
     topics: tuple[TopicEntry, ...]
     removed: tuple[str, ...] = ()
+    users: tuple[UserEntry, ...] | None = None
     version: int = VERSION
 
 
@@ -107,6 +118,8 @@ class ClusterEntries:
     controller: str
     nodes: Mapping[str, NodeEntry]
     topics: Mapping[str, TopicEntry] = field(default_factory=dict)  # by id
+    # by name, then by mechanism
+    users: Mapping[str, Mapping[str, Verifier]] = field(default_factory=dict)
 
     def after(self, update: ImageUpdate) -> "ClusterEntries":
         """These entries and what has changed."""
@@ -119,6 +132,7 @@ class ClusterEntries:
             controller=update.controller,
             nodes={node.key: node for node in update.nodes},
             topics=topics,
+            users=self.users if update.users is None else _by_name(update.users),
         )
 
     def endpoint_of(self, topic_id: str, number: int) -> Endpoint | None:
@@ -127,6 +141,10 @@ class ClusterEntries:
         if topic is None:
             return None
         return next((one.endpoint for one in topic.partitions if one.number == number), None)
+
+
+def _by_name(users: Iterable[UserEntry]) -> dict[str, dict[str, Verifier]]:
+    return {user.name: {one.mechanism: one for one in user.verifiers} for user in users}
 
 
 NO_ENTRIES = ClusterEntries(cluster_id="", controller="", nodes={})

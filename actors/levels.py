@@ -22,8 +22,10 @@ from raylog.storage.wire import RELEASE, message
 FIRST_LEVEL = 1
 # From it on the metadata log may begin behind its first record, with a snapshot of what was before.
 CHAINED_LEVEL = 2
+# From it on the metadata has users.
+USERS_LEVEL = 3
 # A level -> the first release that knows it.
-RELEASES = {FIRST_LEVEL: "0.1.0", CHAINED_LEVEL: "0.1.0"}
+RELEASES = {FIRST_LEVEL: "0.1.0", CHAINED_LEVEL: "0.1.0", USERS_LEVEL: "0.1.0"}
 
 
 @message

@@ -237,6 +237,14 @@ class LogDirStatus(NamedTuple):
 
 
 @message
+class UserDescription(NamedTuple):
+    """Who may come in by SASL. ``mechanisms``: those for which his password is known."""
+
+    name: str
+    mechanisms: tuple[str, ...]
+
+
+@message
 class ConfigEntry(NamedTuple):
     """One config key: its value, and who set it: "topic", "broker" or "default"."""
 

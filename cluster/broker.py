@@ -8,7 +8,7 @@ like, in drivers, tasks and actors, and pass it between them.
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -26,8 +26,10 @@ from raylog.actors.messages import (
     LogDirStatus,
     PartitionStatus,
     RetentionStatus,
+    UserDescription,
 )
 from raylog.actors.node.broker_config import BrokerConfig, names_log_dirs
+from raylog.actors.plane.users import SCRAM_MECHANISMS, verifiers_of
 from raylog.actors.runtime.calls import (
     CALL_TIMEOUT_S,
     OPEN_TIMEOUT_S,
@@ -323,6 +325,38 @@ class Broker:
             for partition, log_actor in self._log_actors.items()
             if partition.topic != topic
         }
+
+    # -- users -------------------------------------------------------------------------------------
+
+    def add_user(
+        self, name: str, password: str, mechanisms: Collection[str] = SCRAM_MECHANISMS
+    ) -> None:
+        """Let somebody in by SASL who proves that he knows this password; see `listeners`.
+
+        One who is known gets this password instead. The password stays in this process: the broker
+        is told what lets nobody log in. ``mechanisms``: with PLAIN among those of the listener,
+        SCRAM-SHA-256 has to be one. Raises InvalidRequest.
+        """
+        verifiers = verifiers_of(password, mechanisms)
+        ask = partial(ControllerStub.put_user, name=name, verifiers=verifiers)
+        self._command(f"user {name}", shall_be(ask), CALL_TIMEOUT_S)
+
+    def delete_user(self, name: str) -> None:
+        """Let a user in no more; connections that he has go on until they end.
+
+        Raises InvalidRequest for one that is not known.
+        """
+
+        def call(controller: ControllerStub, is_repeated: bool) -> Call[None]:
+            return controller.delete_user(name, is_repeated)
+
+        self._command(f"deleting user {name}", Command(call=call), CALL_TIMEOUT_S)
+
+    def users(self) -> list[UserDescription]:
+        """All users, by name."""
+        return self._ask_controller("the users", ControllerStub.users)
+
+    # -- topics ------------------------------------------------------------------------------------
 
     def list_topics(self) -> list[str]:
         """The names of all topics, sorted."""

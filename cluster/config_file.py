@@ -73,7 +73,7 @@ def read_config_file(path: str | os.PathLike[str]) -> dict[str, Any]:
     settings = read(name, text)
     for one in settings:
         try:
-            BrokerConfig.parse({one.key: one.value})
+            BrokerConfig.check(one.key, one.value)
         except InvalidConfig as error:
             raise InvalidConfigFile(name, f"line {one.line}: {error}") from error
     return {one.key: one.value for one in settings}

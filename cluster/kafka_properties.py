@@ -22,9 +22,12 @@ SUFFIX: Final = ".properties"
 _ONE_COPY: Final = "each partition has one copy"
 _GROUPS: Final = "consumer groups and transactions are not there yet"
 _OWN_CONTROLLER: Final = "raylog's Controller is a Ray actor, and numbers its brokers itself"
-_LOOPBACK: Final = "Kafka's clients are served on the loopback alone, without TLS and SASL"
+_ONE_LISTENER: Final = "there is one listener, which has the name of its protocol"
+_USERS: Final = "users are made by raylog user add, and prove it by SCRAM or PLAIN"
+_TLS: Final = "TLS is Python's, with files in PEM, and a key that is not encrypted"
+_NO_ACLS: Final = "there are no ACLs: who is let in may do everything"
 _TIERS: Final = "there is no tiered storage"
-_SOCKETS: Final = "each connection has a thread, up to limits that cannot be changed"
+_SOCKETS: Final = "each connection has a thread, up to max.connections"
 _METRICS: Final = "metrics are Ray's, see docs/METRICS.md"
 _NO_QUOTAS: Final = "there are no quotas"
 _NO_JAVA: Final = "raylog takes no classes of Java"
@@ -63,26 +66,25 @@ UNUSED: Final[Mapping[str, str]] = MappingProxyType(
         "early.start.listeners": _OWN_CONTROLLER,
         "server.max.startup.time.ms": _OWN_CONTROLLER,
         "unstable.*": _OWN_CONTROLLER,
-        "advertised.listeners": _LOOPBACK,
-        "listener.security.protocol.map": _LOOPBACK,
-        "inter.broker.listener.name": _LOOPBACK,
-        "security.*": _LOOPBACK,
-        "sasl.*": _LOOPBACK,
-        "ssl.*": _LOOPBACK,
-        "principal.builder.class": _LOOPBACK,
-        "connection.failed.authentication.delay.ms": _LOOPBACK,
-        "connections.max.reauth.ms": _LOOPBACK,
-        "delegation.token.*": _LOOPBACK,
-        "authorizer.class.name": _LOOPBACK,
-        "super.users": _LOOPBACK,
-        "allow.everyone.if.no.acl.found": _LOOPBACK,
+        "advertised.listeners": "a node tells its own address, or its RAYLOG_ADVERTISED_HOST",
+        "listener.security.protocol.map": _ONE_LISTENER,
+        "inter.broker.listener.name": _ONE_LISTENER,
+        "security.*": _ONE_LISTENER,
+        "sasl.*": _USERS,
+        "ssl.*": _TLS,
+        "connection.failed.authentication.delay.ms": _USERS,
+        "connections.max.reauth.ms": _USERS,
+        "delegation.token.*": _USERS,
+        "principal.builder.class": _NO_ACLS,
+        "authorizer.class.name": _NO_ACLS,
+        "super.users": _NO_ACLS,
+        "allow.everyone.if.no.acl.found": _NO_ACLS,
         "replication.quota.*": _NO_QUOTAS,
         "alter.log.dirs.replication.quota.*": _NO_QUOTAS,
         "quota.*": _NO_QUOTAS,
         "client.quota.callback.class": _NO_QUOTAS,
         "max.connection.creation.rate": _NO_QUOTAS,
-        "max.connections*": _SOCKETS,
-        "connections.max.idle.ms": _SOCKETS,
+        "max.connections.per.ip*": _SOCKETS,
         "socket.*": _SOCKETS,
         "queued.*": _SOCKETS,
         "num.network.threads": _SOCKETS,
@@ -115,6 +117,8 @@ ONLY: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "unclean.leader.election.enable": ("false",),
         "remote.log.storage.system.enable": ("false",),
         "authorizer.class.name": ("",),
+        "sasl.server.callback.handler.class": ("",),
+        "ssl.engine.factory.class": ("",),
         "config.providers": ("",),
         "create.topic.policy.class.name": ("",),
         "alter.config.policy.class.name": ("",),

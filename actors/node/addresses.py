@@ -22,6 +22,7 @@ from raylog.actors.cluster_image import (
 from raylog.actors.control import LogId, Report
 from raylog.actors.errors import UnsupportedVersion
 from raylog.actors.metrics import Exporter
+from raylog.actors.plane.sasl.scram import Verifier
 
 
 class Listening(Protocol):
@@ -31,6 +32,7 @@ class Listening(Protocol):
     def host(self) -> str: ...
     @property
     def port(self) -> int: ...
+    def verifier_of(self, mechanism: str, user: str) -> Verifier | None: ...
     def show(self, entries: ClusterEntries) -> None: ...
     def keep_up(self, endpoint: Endpoint | None) -> None: ...
     def export(self, exporter: Exporter) -> None: ...
@@ -101,6 +103,10 @@ class Addresses:
         if not self._has_ports:
             return None
         return self._entries.endpoint_of(log.topic_id, log.partition.partition)
+
+    def verifier_of(self, mechanism: str, user: str) -> Verifier | None:
+        """See ``NodeSockets.verifier_of``."""
+        return None if self._sockets is None else self._sockets.verifier_of(mechanism, user)
 
     def told_in(self, report: Report) -> Report:
         """The report, and where the LogManager listens, if it does."""

@@ -4,13 +4,27 @@ What a topic obeys, and how a value is parsed, is ``raylog.storage.config``.
 """
 
 import os
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from raylog.actors.errors import NoLogDirs
+from raylog.actors.listeners import (
+    FIRST_PORT,
+    LAST_PORT,
+    LOOPBACK,
+    MAX_CONNECTIONS,
+    MAX_FRAME_BYTES,
+    MAX_IDLE_MS,
+    MECHANISMS,
+    ON_LOOPBACK,
+    PLAINTEXT,
+    PROTOCOLS,
+    Listener,
+    parse_address,
+    why_not_open,
+)
 from raylog.storage.config import (
     TOPIC_KEYS,
     LogConfig,
@@ -18,6 +32,7 @@ from raylog.storage.config import (
     as_fraction,
     as_int,
     attribute_of,
+    choice,
     integer,
     keys_of,
     no_such_key,
@@ -76,21 +91,31 @@ def _rate(value: Any) -> float:
     return number
 
 
-# Where the ports for Kafka's clients begin, unless ``listeners`` says otherwise, and where they
-# end: behind are those that Linux gives to anybody who connects.
-FIRST_PORT, LAST_PORT = 19_092, 32_767
-_LISTENER = re.compile(r"PLAINTEXT://(?:127\.0\.0\.1|localhost):(\d{1,5})", re.ASCII)
-
-
 def _listeners(value: Any) -> str:
-    """One listener of the loopback, or none."""
+    """One listener, or none."""
     if not isinstance(value, str):
         raise ValueError
-    text = value.strip()
-    found = _LISTENER.fullmatch(text)
-    if text and (found is None or not 0 < int(found[1]) <= LAST_PORT):
+    parse_address(value)
+    return value.strip()
+
+
+def _mechanisms(value: Any) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not parts:
         raise ValueError
-    return text
+    names = [part.strip() if isinstance(part, str) else "" for part in parts]
+    if not {*names} <= {*MECHANISMS}:
+        raise ValueError
+    return tuple(dict.fromkeys(names))
+
+
+def _path(value: Any) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError
+    path = value.strip()
+    if path and not os.path.isabs(path):
+        raise ValueError
+    return path
 
 
 def _folders(value: Any) -> tuple[str, ...]:
@@ -116,13 +141,57 @@ class BrokerConfig:
         "folders that hold the partitions, one per disk; RAYLOG_LOG_DIRS overrides it on a node",
     )
     listeners: str = setting(
-        f"PLAINTEXT://127.0.0.1:{FIRST_PORT}",
+        f"{PLAINTEXT}://{LOOPBACK}:{FIRST_PORT}",
         _listeners,
-        f"PLAINTEXT://127.0.0.1:PORT with a PORT from 1 to {LAST_PORT}, or empty; another host "
-        "needs SASL and TLS, which are not there yet",
-        "where the ports for Kafka's clients begin: the first node has this one, and each further "
-        "node and each partition one of those behind it. A port that was given stays, unless it is "
-        "below this one. Empty: no port is opened",
+        f"one PROTOCOL://HOST:PORT, of {', '.join(PROTOCOLS)}, with a PORT from 1 to {LAST_PORT}; "
+        "or empty",
+        "where Kafka's clients come in. The first node has this port, and each further node and "
+        "each partition one of those behind it. A port that was given stays, unless it is below "
+        "this one. PLAINTEXT is for 127.0.0.1 alone. An empty HOST is each node's own address. "
+        "Empty: no port is opened",
+    )
+    sasl_enabled_mechanisms: tuple[str, ...] = setting(
+        MECHANISMS[1:],
+        _mechanisms,
+        "a list of " + ", ".join(MECHANISMS),
+        "ways in which a client of a SASL listener may prove who it is; users: raylog user add",
+    )
+    ssl_keystore_location: str = setting(
+        "",
+        _path,
+        "an absolute path, or empty",
+        "PEM file, on each node, with the key of an SSL listener and its certificates. The key is "
+        "not encrypted. A file that is replaced is read again",
+    )
+    ssl_keystore_type: str = choice("PEM", ("PEM",), "format of that file")
+    ssl_truststore_location: str = setting(
+        "",
+        _path,
+        "an absolute path, or empty",
+        "PEM file, on each node, with the authorities that sign clients' certificates",
+    )
+    ssl_truststore_type: str = choice("PEM", ("PEM",), "format of that file")
+    ssl_client_auth: str = choice(
+        "none",
+        ("none", "requested", "required"),
+        "whether a client of an SSL listener has a certificate of its own; requested: one that it "
+        "has is checked",
+    )
+    max_connections: int = integer(
+        MAX_CONNECTIONS,
+        1,
+        MAX_INT,
+        "number of connections of Kafka's clients that a process serves at once; who comes later "
+        "waits. Each takes a thread",
+    )
+    connections_max_idle_ms: int = integer(
+        MAX_IDLE_MS,
+        1000,
+        MAX_LONG,
+        "time after which a connection of Kafka's clients without a request is closed",
+    )
+    socket_request_max_bytes: int = integer(
+        MAX_FRAME_BYTES, 1024, MAX_INT, "maximum size of a request of Kafka's clients"
     )
     num_partitions: int = integer(
         1, 1, 10_000, "number of partitions of a topic that is created without a number"
@@ -213,7 +282,36 @@ class BrokerConfig:
     @property
     def first_port(self) -> int:
         """Where these begin."""
-        return int(self.listeners.rpartition(":")[2]) if self.listens else FIRST_PORT
+        address = parse_address(self.listeners)
+        return FIRST_PORT if address is None else address.port
+
+    def listener_at(self, own_host: str) -> Listener:
+        """What each process of a node opens; the default where it opens none.
+
+        ``own_host``: the node's own address.
+        """
+        address = parse_address(self.listeners)
+        if address is None:
+            return ON_LOOPBACK
+        return Listener(
+            protocol=address.protocol,
+            host=address.host or own_host,
+            mechanisms=self.sasl_enabled_mechanisms,
+            keystore=self.ssl_keystore_location,
+            truststore=self.ssl_truststore_location,
+            client_auth=self.ssl_client_auth,
+            max_connections=self.max_connections,
+            max_idle_ms=self.connections_max_idle_ms,
+            max_frame_bytes=self.socket_request_max_bytes,
+        )
+
+    def _check_listener(self) -> None:
+        """Raise InvalidConfig for one that would let in who has not said who he is."""
+        address = parse_address(self.listeners)
+        if address is not None:
+            why = why_not_open(address, self.listener_at(address.host))
+            if why:
+                raise InvalidConfig("listeners", self.listeners, why)
 
     @property
     def producer_expiration(self) -> ProducerExpiration:
@@ -225,6 +323,17 @@ class BrokerConfig:
     @classmethod
     def parse(cls, overrides: Mapping[str, Any]) -> "BrokerConfig":
         """Kafka's defaults with ``overrides`` in Kafka's spelling. Raises InvalidConfig."""
+        parsed = cls._parse_each(overrides)
+        parsed._check_listener()
+        return parsed
+
+    @classmethod
+    def check(cls, key: str, value: Any) -> None:
+        """Raise InvalidConfig for a value that is invalid whatever the others are."""
+        cls._parse_each({key: value})
+
+    @classmethod
+    def _parse_each(cls, overrides: Mapping[str, Any]) -> "BrokerConfig":
         values: dict[str, Any] = {}
         for key, value in overrides.items():
             _check_key(key, value)

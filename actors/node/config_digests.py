@@ -25,12 +25,21 @@ from raylog.storage.config import attribute_of
 
 # They are part of what a LogManager or a LogActor is made of: another value needs another one.
 BY_START = (
+    "connections.max.idle.ms",
     "listeners",
     "log.dirs",
     "log.flush.offset.checkpoint.interval.ms",
     "log.flush.start.offset.checkpoint.interval.ms",
+    "max.connections",
     "producer.id.expiration.check.interval.ms",
     "producer.id.expiration.ms",
+    "sasl.enabled.mechanisms",
+    "socket.request.max.bytes",
+    "ssl.client.auth",
+    "ssl.keystore.location",
+    "ssl.keystore.type",
+    "ssl.truststore.location",
+    "ssl.truststore.type",
 )
 # Hexadecimal digits: two configs of one cluster must differ in them.
 DIGEST_DIGITS = 16
@@ -45,7 +54,8 @@ def values_of(config: BrokerConfig) -> dict[str, Any]:
     values = {key: getattr(config, attribute_of(key)) for key in BROKER_KEYS}
     for topic_key, names in BROKER_SYNONYMS.items():
         values[names[0][0]] = getattr(config.topic_defaults, attribute_of(topic_key))
-    values["log.dirs"] = list(config.log_dirs)
+    for key in ("log.dirs", "sasl.enabled.mechanisms"):
+        values[key] = list(values[key])
     return values
 
 

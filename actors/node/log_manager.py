@@ -33,6 +33,7 @@ from raylog.actors.cluster_image import Endpoint, ImageKept, ImageUpdate
 from raylog.actors.control import Confirmed, LogId, MetadataKept, MetadataPush, Orders
 from raylog.actors.errors import LabelShared, NotLeader, UnsupportedLevel
 from raylog.actors.events import event, set_up_logs, warn
+from raylog.actors.listeners import advertised_host
 from raylog.actors.messages import LogDirStatus, PartitionOffsets, Recovering
 from raylog.actors.metrics import Exporter
 from raylog.actors.node.broker_config import BrokerConfig, node_log_dirs
@@ -46,10 +47,11 @@ from raylog.actors.node.running_node import NodePorts, RunningNode
 from raylog.actors.node.timer import RealTimer
 from raylog.actors.node_messages import LogOrder, LogSays
 from raylog.actors.plane.node_sockets import NodeSockets
+from raylog.actors.plane.sasl.scram import Verifier
 from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
 from raylog.actors.runtime.handles import end_own_actor
 from raylog.actors.runtime.names import log_manager_name
-from raylog.actors.runtime.nodes import broker_id, is_restarted, own_name, own_node
+from raylog.actors.runtime.nodes import broker_id, is_restarted, own_host, own_name, own_node
 from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.actors.runtime.release import end_if_replaced
 from raylog.storage.clock import SteadyClock, SystemClock
@@ -215,12 +217,14 @@ class LogManagerImpl:
             copy_rate=config.replica_alter_log_dirs_io_max_bytes_per_second,
             roll=lambda log: actors.roll(log.partition),
         )
+        listener = config.listener_at(own_host())
         facts = NodeFacts(
             namespace=spec.namespace,
             node=node.key,
             node_id=node.node_id,
             producer_expiration=config.producer_expiration,
             cluster_id=spec.cluster_id,
+            listener=listener,
         )
         controller = RayController(spec.namespace)
         ports = NodePorts(
@@ -240,6 +244,8 @@ class LogManagerImpl:
                 controller,
                 self._log_dirs,
                 self._socket_failed,
+                listener,
+                advertised_host(listener, own_host()),
             ),
         )
         return RunningNode(facts, random_id(), config, ports)
@@ -357,6 +363,14 @@ class LogManagerImpl:
         """What the LogActor of a log is to clients; None while that is not known here."""
         node = self._node
         return None if node is None else node.addresses.endpoint_of(log)
+
+    @ray.method(concurrency_group="lookups")
+    def verifier_of(self, mechanism: str, user: str) -> Verifier | None:
+        """What is kept of a user's password; None where there is no such user.
+
+        Raises ClusterUnknown while that is not known here.
+        """
+        return self._running().addresses.verifier_of(mechanism, user)
 
     @ray.method(concurrency_group="lookups")
     def said(self, says: LogSays) -> None:

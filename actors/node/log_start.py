@@ -23,6 +23,7 @@ from raylog.actors.cluster_image import Endpoint
 from raylog.actors.control import LogId
 from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.events import warn
+from raylog.actors.listeners import ON_LOOPBACK, Listener
 from raylog.actors.messages import PartitionOffsets
 from raylog.actors.node.events import Served
 from raylog.actors.node.instructions import StartLog
@@ -77,6 +78,7 @@ class NodeFacts:
     node_id: str
     producer_expiration: ProducerExpiration
     cluster_id: str = ""
+    listener: Listener = ON_LOOPBACK
 
 
 @dataclass(slots=True, eq=False)
@@ -242,6 +244,7 @@ class LogStart:
             node=self._facts.node,
             cluster_id=self._facts.cluster_id,
             endpoint=self._endpoint,
+            listener=self._facts.listener,
         )
 
     def _until_serving(self) -> LogSays | None:

@@ -21,6 +21,7 @@ from raylog.actors.cluster_image import Endpoint
 from raylog.actors.control import Confirmed
 from raylog.actors.errors import LabelShared, LogRefused, NotLeader, UnknownTopicId
 from raylog.actors.events import event, warn
+from raylog.actors.listeners import LOOPBACK
 from raylog.actors.messages import DataAddress, PartitionOffsets
 from raylog.actors.metrics import EXPORT_INTERVAL_S, IDLE_EXPORT_INTERVAL_S, Exporter
 from raylog.actors.node_messages import LogOrder, LogSays
@@ -57,7 +58,6 @@ from raylog.actors.partition.obedience import Obedience, first_order
 from raylog.actors.partition.partition import Partition
 from raylog.actors.partition.removal import Permit, any_version, once_confirmed, permit
 from raylog.actors.partition.spec import LogSpec
-from raylog.actors.plane.addresses import LOOPBACK
 from raylog.storage.clock import Clock
 from raylog.storage.errors import LogClosed, RaylogError, StorageError
 from raylog.storage.log import HIGH_WATERMARK

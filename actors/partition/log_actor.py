@@ -279,17 +279,18 @@ OPTIONS: dict[str, Any] = {
 LogActor = ray.remote(**OPTIONS)(LogActorImpl)
 
 
-def _own_sockets(spec: LogSpec) -> LogSockets:
-    return LogSockets(spec, broker_id(spec.cluster_id, spec.namespace))
+def _own_sockets(spec: LogSpec, manager: ManagerLink) -> LogSockets:
+    return LogSockets(spec, broker_id(spec.cluster_id, spec.namespace), manager.verifier_of)
 
 
 def _own_log(spec: LogSpec) -> LivingLog:
+    manager = ManagerLink(spec)
     return LivingLog(
         spec,
         RayProcess(),
-        ManagerLink(spec),
+        manager,
         SteadyClock(),
         open_partition,
         Exporter(ray_metric, topic=spec.partition.topic, partition=spec.partition.partition),
-        sockets=_own_sockets(spec) if spec.cluster_id else None,
+        sockets=_own_sockets(spec, manager) if spec.cluster_id else None,
     )

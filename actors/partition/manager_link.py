@@ -13,6 +13,7 @@ from raylog.actors.events import warn
 from raylog.actors.messages import PartitionOffsets
 from raylog.actors.node_messages import LogOrder, LogSays
 from raylog.actors.partition.spec import LogSpec
+from raylog.actors.plane.sasl.scram import Verifier
 from raylog.actors.runtime.names import log_manager_name
 from raylog.actors.runtime.stubs import LogManagerStub, find_log_manager
 from raylog.storage.errors import RaylogError, StorageError
@@ -55,6 +56,16 @@ class ManagerLink:
             return manager.endpoint_of(self._spec.log).get(MANAGER_TIMEOUT_S)
         except Exception:  # whatever Ray raises, or an older LogManager: it is asked again
             return None
+
+    def verifier_of(self, mechanism: str, user: str) -> Verifier | None:
+        """What is kept of a user's password; None where there is no such user.
+
+        Raises NotLeader where the LogManager cannot be asked, RequestTimedOut and ClusterUnknown.
+        """
+        manager = self._manager()
+        if manager is None:
+            raise NotLeader(log_manager_name(self._spec.node), "it is not running")
+        return manager.verifier_of(mechanism, user).get(MANAGER_TIMEOUT_S)
 
     def confirmed(self) -> Confirmed | None:
         """The config version that the Controller has confirmed. Raises ConfigUnconfirmed."""

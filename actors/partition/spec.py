@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from raylog.actors.cluster_image import Endpoint
 from raylog.actors.control import LogId
+from raylog.actors.listeners import ON_LOOPBACK, Listener
 from raylog.storage.config import LogConfig
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.producers import ProducerExpiration
@@ -23,7 +24,8 @@ class LogSpec:
     orders by which the log is served. ``node``: the key of its node, whose LogManager it reports
     to, and asks for orders after a restart; empty where there is no LogManager. ``cluster_id``:
     empty where an older raylog does not say it; nothing listens then. ``endpoint``: what it was to
-    clients at its first start; None where its LogManager did not know it yet.
+    clients at its first start; None where its LogManager did not know it yet. ``listener``: for
+    Kafka's clients.
     """
 
     log: LogId
@@ -40,6 +42,7 @@ class LogSpec:
     node: str = ""
     cluster_id: str = ""
     endpoint: Endpoint | None = None
+    listener: Listener = ON_LOOPBACK
 
     @property
     def partition(self) -> TopicPartition:

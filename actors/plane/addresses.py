@@ -13,7 +13,6 @@ from typing import Final
 
 from raylog.actors.plane.errors import AddressTaken
 
-LOOPBACK: Final = "127.0.0.1"
 BACKLOG: Final = 128
 # sun_path has 108 bytes; the first one of an abstract name is zero.
 MAX_NAME_BYTES: Final = 107

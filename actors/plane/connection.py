@@ -29,14 +29,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
+from raylog.actors.listeners import MAX_IDLE_MS
 from raylog.actors.plane.meters import Measured, size_of
 from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.reading import Frames
 from raylog.actors.plane.sending import Piece, send
 from raylog.storage.errors import RaylogError
 
-# Kafka's default of connections.max.idle.ms.
-MAX_IDLE_MS: Final = 600_000
 _TIMEVAL: Final = struct.Struct("@ll")
 # What a Produce request begins with: its key.
 _PRODUCE: Final = b"\0\0"

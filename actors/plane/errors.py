@@ -195,3 +195,27 @@ class UnsupportedSaslMechanism(RaylogError):
         "the mechanism {mechanism!r} is not known here; the connection was closed. Set "
         "sasl.mechanism of the client to one of {known}"
     )
+
+
+class TlsFailed(RaylogError):
+    """A peer and this side did not agree on TLS."""
+
+    code, error_name = 13, "NETWORK_EXCEPTION"
+    why: str
+    template = (
+        "the TLS handshake failed: {why}; the connection was closed. Set security.protocol of the "
+        "client to SSL or SASL_SSL, as `listeners` says, and its ssl.ca.location, or "
+        "ssl.truststore.location, to the authority of this broker's certificate"
+    )
+
+
+class CertificateUnusable(RaylogError):
+    """A file of keys or certificates cannot be used: nobody comes in by TLS until it can."""
+
+    fields = ("path", "why")
+    path: str
+    why: str
+    template = (
+        "{path} cannot be used for TLS: {why}; put a PEM file there that the broker's user can "
+        "read. It is looked at again for each connection"
+    )

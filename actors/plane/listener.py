@@ -19,13 +19,11 @@ import threading
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from raylog.actors.listeners import MAX_CONNECTIONS
 from raylog.actors.plane.addresses import is_trusted, user_of
 from raylog.actors.plane.errors import AcceptFailed, StrangeUser
 from raylog.storage.errors import RaylogError
 
-# Each is a thread and a descriptor. Kafka has no such limit by default; a container's limit of
-# processes, which counts threads, is often 4,096, and a node has many of raylog's processes.
-MAX_CONNECTIONS: Final = 1000
 # An accept that fails for want of descriptors is tried again after this, or once one has ended.
 RETRY_S: Final = 1.0
 
@@ -101,7 +99,12 @@ class Listener:
                 return
         else:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        served = self._begin(connection)
+        try:
+            served = self._begin(connection)
+        except OSError as error:  # no more descriptors
+            connection.close()
+            self._on_end(AcceptFailed(os.strerror(error.errno or 0)))
+            return
         thread = threading.Thread(target=self._serve, args=(served,), name="plane", daemon=True)
         with self._changed:
             self._served[served] = thread

@@ -16,6 +16,7 @@ from raylog.actors.plane.hosts import Host, Hosts
 from raylog.actors.plane.meters import OF_LOG_ACTOR
 from raylog.actors.plane.relay import Relay
 from raylog.actors.plane.sockets import Sockets
+from raylog.actors.plane.users import VerifierOf
 from raylog.storage.state.properties import id_uuid
 
 # What has been appended shall be answered before the process ends.
@@ -25,9 +26,14 @@ CLOSE_S: Final = 1.0
 class LogSockets:
     """See the module's head."""
 
-    def __init__(self, spec: LogSpec, broker: str) -> None:
-        """``broker``: as of ``broker_id``."""
-        self._spec, self._broker = spec, broker
+    def __init__(
+        self,
+        spec: LogSpec,
+        broker: str,
+        verifier_of: VerifierOf = lambda mechanism, user: None,
+    ) -> None:
+        """``broker``: as of ``broker_id``. ``verifier_of``: of a mechanism and a user."""
+        self._spec, self._broker, self._verifier_of = spec, broker, verifier_of
         self._keeping_up = threading.Lock()
         self._sockets: Sockets | None = None
 
@@ -47,7 +53,9 @@ class LogSockets:
         host = Host(topic, id_uuid(spec.topic_id).bytes, number, partition, remove)
         door = Door(relay, Hosts([host]))
         name = log_name(self._broker, spec.topic_id, number)
-        self._sockets = Sockets(name, door, on_failure)
+        self._sockets = Sockets(
+            name, door, on_failure, listener=spec.listener, verifier_of=self._verifier_of
+        )
 
     @property
     def port(self) -> int:

@@ -5,13 +5,16 @@ from dataclasses import replace
 from typing import Final
 
 from raylog.actors.cluster_image import ClusterEntries, Endpoint
+from raylog.actors.listeners import LOOPBACK, Listener
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.metrics import Exporter
-from raylog.actors.plane.addresses import LOOPBACK, manager_name
+from raylog.actors.plane.addresses import manager_name
 from raylog.actors.plane.cluster_door import ClusterDoor, Commands
 from raylog.actors.plane.door import Door
+from raylog.actors.plane.errors import ClusterUnknown
 from raylog.actors.plane.image import image_of
 from raylog.actors.plane.meters import OF_LOG_MANAGER
+from raylog.actors.plane.sasl.scram import Verifier
 from raylog.actors.plane.sockets import Sockets
 
 CLOSE_S: Final = 1.0
@@ -20,8 +23,6 @@ CLOSE_S: Final = 1.0
 class NodeSockets:
     """See the module's head. ``host``: where clients find the processes of the node."""
 
-    host: Final = LOOPBACK
-
     def __init__(
         self,
         broker: str,
@@ -29,21 +30,39 @@ class NodeSockets:
         commands: Commands,
         log_dirs: Callable[[], Sequence[LogDirStatus]],
         on_failure: Callable[[BaseException], object],
+        listener: Listener | None = None,
+        host: str = LOOPBACK,
     ) -> None:
         """``broker``: as of ``broker_id``. ``node``: its key. ``log_dirs``: those of the node.
 
-        ``on_failure``: hears of an error that is not raylog's.
+        ``on_failure``: hears of an error that is not raylog's. ``listener``: for Kafka's clients.
+        ``host``: where they find it.
         """
-        self._node = node
+        self._node, self.host = node, host
         self._entries: ClusterEntries | None = None
         self._cluster = ClusterDoor(commands, log_dirs)
         name = manager_name(broker, node)
-        self._sockets = Sockets(name, Door(self._cluster), on_failure)
+        self._sockets = Sockets(
+            name,
+            Door(self._cluster),
+            on_failure,
+            listener=listener,
+            verifier_of=self.verifier_of,
+        )
 
     @property
     def port(self) -> int:
         """Where it listens; 0: nowhere."""
         return self._sockets.port
+
+    def verifier_of(self, mechanism: str, user: str) -> Verifier | None:
+        """What is kept of a user's password; None where there is no such user.
+
+        Raises ClusterUnknown while the Controller has not said which there are.
+        """
+        if self._entries is None:
+            raise ClusterUnknown("a user")
+        return self._entries.users.get(user, {}).get(mechanism)
 
     def show(self, entries: ClusterEntries) -> None:
         """Answer by this from now on."""

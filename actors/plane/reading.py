@@ -25,11 +25,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from raylog.actors.listeners import MAX_FRAME_BYTES
 from raylog.actors.plane.errors import FrameTooLarge, PeerGone
 from raylog.actors.plane.room import Room
 
-# Kafka's default of socket.request.max.bytes.
-MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
 # A frame that has begun: so long, and a second for each of so many bytes.
 FRAME_S: Final = 30.0
 SLOWEST_BYTES_PER_S: Final = 256 * 1024

@@ -7,22 +7,26 @@ a line of the log.
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from raylog.actors.cluster_image import Endpoint
 from raylog.actors.events import event, warn
+from raylog.actors.listeners import MAX_CONNECTIONS, MAX_FRAME_BYTES, MAX_IDLE_MS, Listener
 from raylog.actors.metrics import Exporter
-from raylog.actors.plane.addresses import LOOPBACK, listen_tcp, listen_unix
+from raylog.actors.plane.addresses import listen_tcp, listen_unix
 from raylog.actors.plane.connection import Answering, Connection
 from raylog.actors.plane.errors import AcceptFailed, AddressTaken
 from raylog.actors.plane.inner import MECHANISM, Token
-from raylog.actors.plane.listener import Listener
+from raylog.actors.plane.listener import Listener as Accepting
+from raylog.actors.plane.listener import Served
 from raylog.actors.plane.meters import SocketMeters
-from raylog.actors.plane.reading import MAX_FRAME_BYTES, Frames
+from raylog.actors.plane.reading import Frames
 from raylog.actors.plane.room import Room
-from raylog.actors.plane.sasl.gate import Gate
+from raylog.actors.plane.sasl.gate import Exchange, Gate
+from raylog.actors.plane.tls import Certificates, Secured
+from raylog.actors.plane.users import VerifierOf, exchanges
 from raylog.storage.errors import RaylogError
 
 logger = logging.getLogger(__name__)
@@ -34,8 +38,15 @@ STRANGERS_BYTES: Final = 8 << 20
 STRANGER_IDLE_MS: Final = 30_000
 
 
+class _Limits(NamedTuple):
+    """Of a connection."""
+
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    max_idle_ms: int = MAX_IDLE_MS
+
+
 class Sockets:
-    """See the module's head. One thread at a time. ``port``: of the loopback; 0: not yet."""
+    """See the module's head. One thread at a time. ``port``: for Kafka's clients; 0: not yet."""
 
     def __init__(
         self,
@@ -43,16 +54,22 @@ class Sockets:
         answer: Answering,
         on_failure: Callable[[BaseException], object],
         *,
+        listener: Listener | None = None,
+        verifier_of: VerifierOf = lambda mechanism, user: None,
         room: Room | None = None,
     ) -> None:
         """``name``: for the processes of this node. ``answer``: answers the requests.
 
-        ``on_failure``: hears of an error that is not raylog's.
+        ``on_failure``: hears of an error that is not raylog's. ``listener``: for Kafka's clients;
+        by default that of the loopback. ``verifier_of``: of a mechanism and a user.
         """
+        self._listener = listener or Listener()
+        self._verifier_of = verifier_of
+        self._certificates = Certificates(self._listener)
         self._name, self._answer, self._on_failure = name, answer, on_failure
         self._room = room or Room()
         self._meters = SocketMeters()
-        self._listeners: list[Listener] = []
+        self._listeners: list[Accepting] = []
         self._is_named = self._is_closed = False
         self._told = ""  # why it could not listen last
         self._opening = threading.Lock()
@@ -87,14 +104,16 @@ class Sockets:
 
     def _listen_tcp(self, port: int) -> int:
         """Listen at this port, or at another; returns which. Raises AddressTaken."""
+        host, protocol = self._listener.host, self._listener.protocol
         try:
-            listening = listen_tcp(LOOPBACK, port)
+            listening = listen_tcp(host, port)
         except AddressTaken as error:
             warn(logger, "port-taken", at=self._name, port=port, why=error)
-            listening = listen_tcp(LOOPBACK, 0)
+            listening = listen_tcp(host, 0)
         port = int(listening.getsockname()[1])
-        self._listen(listening)
-        event(logger, "listening", host=LOOPBACK, port=port)
+        most = self._listener.max_connections
+        self._listen(listening, self._begin_outer, at=f"{host}:{port}", max_connections=most)
+        event(logger, "listening", protocol=protocol, host=host, port=port)
         return port
 
     @property
@@ -122,31 +141,64 @@ class Sockets:
     def _listen(
         self,
         listening: socket.socket,
-        begin: Callable[[socket.socket], Connection] | None = None,
+        begin: Callable[[socket.socket], Served] | None = None,
         *,
         at: str = "",
+        max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         """Serve who comes by this socket. ``at``: as the log says it. Raises AcceptFailed."""
         ended = partial(self._ended, at or self._name)
         try:
-            listener = Listener(listening, begin or self._begin, ended, self._on_failure)
+            accepting = Accepting(
+                listening,
+                begin or self._begin,
+                ended,
+                self._on_failure,
+                max_connections=max_connections,
+            )
         except RuntimeError as error:  # the system has no more threads
             listening.close()
             raise AcceptFailed(str(error)) from None
-        self._listeners.append(listener)
+        self._listeners.append(accepting)
 
     def _begin(self, accepted: socket.socket) -> Connection:
         note = self._meters.requests.append
         return Connection(accepted, Frames(accepted, self._room), self._answer, note)
 
+    def _begin_outer(self, accepted: socket.socket) -> Served:
+        """For a client of Kafka's."""
+        if self._listener.is_encrypted:
+            return Secured(accepted, self._certificates, self._begin_asking)
+        return self._begin_asking(accepted)
+
+    def _begin_asking(self, accepted: socket.socket) -> Connection:
+        """The same, once what is said cannot be heard by others, where it shall not be."""
+        listener = self._listener
+        limits = _Limits(listener.max_frame_bytes, listener.max_idle_ms)
+        if listener.asks_for_a_user:
+            return self._guarded(accepted, exchanges(listener, self._verifier_of), limits)
+        frames = Frames(accepted, self._room, max_frame_bytes=limits.max_frame_bytes)
+        note = self._meters.requests.append
+        return Connection(accepted, frames, self._answer, note, max_idle_ms=limits.max_idle_ms)
+
     def _begin_guarded(self, token: Token, accepted: socket.socket) -> Connection:
+        """For a client of raylog's own."""
+        return self._guarded(accepted, {MECHANISM: token.exchange}, _Limits())
+
+    def _guarded(
+        self,
+        accepted: socket.socket,
+        mechanisms: Mapping[str, Callable[[], Exchange]],
+        limits: "_Limits",
+    ) -> Connection:
+        """A connection that asks who comes. ``limits``: of who has said it."""
         frames = Frames(accepted, self._strangers, max_frame_bytes=STRANGER_BYTES)
 
         def trust() -> None:
-            frames.max_frame_bytes, frames.room = MAX_FRAME_BYTES, self._room
-            connection.trust()
+            frames.max_frame_bytes, frames.room = limits.max_frame_bytes, self._room
+            connection.trust(limits.max_idle_ms)
 
-        gate = Gate(self._answer, {MECHANISM: token.exchange}, trust)
+        gate = Gate(self._answer, mechanisms, trust)
         note = self._meters.requests.append
         connection = Connection(accepted, frames, gate, note, max_idle_ms=STRANGER_IDLE_MS)
         return connection

@@ -33,6 +33,7 @@ from raylog.actors.messages import (
 )
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node_messages import LogOrder, LogSays, UpkeepOrder
+from raylog.actors.plane.sasl.scram import Verifier
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import (
@@ -135,6 +136,9 @@ class LogManagerStub:
 
     def endpoint_of(self, log: LogId) -> Call[Endpoint | None]:
         return Call(self.handle.endpoint_of.remote(log), self.name)
+
+    def verifier_of(self, mechanism: str, user: str) -> Call[Verifier | None]:
+        return Call(self.handle.verifier_of.remote(mechanism, user), self.name)
 
     def said(self, says: LogSays) -> Call[None]:
         return Call(self.handle.said.remote(says), self.name)

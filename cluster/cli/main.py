@@ -25,6 +25,7 @@ from raylog.cluster.cli import (
     topics,
     upgrade,
     upkeep,
+    users,
 )
 from raylog.storage.errors import RaylogError
 
@@ -48,6 +49,7 @@ app.add_typer(disks.app, name="partition")
 app.add_typer(disks.dirs_app, name="log-dirs")
 app.add_typer(nodes.app, name="node")
 app.add_typer(upgrade.app, name="upgrade")
+app.add_typer(users.app, name="user")
 app.add_typer(configs.app, name="config")
 app.add_typer(metadata.app, name="metadata")
 app.command()(produce.produce)

@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from raylog.actors.errors import NoLogDirs, OlderMetadata
-from raylog.actors.messages import ConfigEntry, LogDirStatus
+from raylog.actors.messages import ConfigEntry, LogDirStatus, UserDescription
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.plane.sasl.scram import Verifier
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S, WORK_TIMEOUT_S
 from raylog.cluster.client.connection import TopicMetadata
 from raylog.cluster.controller import describe
@@ -26,12 +27,14 @@ from raylog.cluster.controller.commands import (
     Command,
     CreateTopic,
     DeleteTopic,
+    DeleteUser,
     DrainNode,
     FinalizeUpgrade,
     ListChange,
     LogDirOnline,
     LogDirOut,
     MovePartition,
+    PutUser,
     StartNode,
     StopNode,
     wanted_state,
@@ -91,6 +94,13 @@ class Lookups:
 
     def cluster_id(self) -> str:
         return self._snapshot().desired.cluster_id
+
+    def users(self) -> list[UserDescription]:
+        users = sorted(self._snapshot().desired.users.values(), key=lambda user: user.name)
+        return [
+            UserDescription(user.name, tuple(one.mechanism for one in user.verifiers))
+            for user in users
+        ]
 
     def list_topics(self) -> list[str]:
         return describe.list_topics(self._snapshot())
@@ -421,6 +431,19 @@ class Commanding:
         finalized = self._ask(command, f"level {level}", CALL_TIMEOUT_S)
         assert isinstance(finalized, int), finalized
         return finalized
+
+    def put_user(self, name: str, verifiers: Sequence[Verifier]) -> None:
+        """Let a user in by SASL, with this of his password, also in the place of another.
+
+        Raises InvalidRequest for a name that is none, and for a cluster of an older level.
+        """
+        command = PutUser(name=name, verifiers=tuple(verifiers))
+        self._ask(command, f"user {name}", CALL_TIMEOUT_S)
+
+    def delete_user(self, name: str, is_repeated: bool = False) -> None:
+        """Let a user in no more. Raises InvalidRequest for one that is not known."""
+        command = DeleteUser(name=name, is_repeated=is_repeated)
+        self._ask(command, f"deleting user {name}", CALL_TIMEOUT_S)
 
     def _node(self, name: str, *, is_start: bool = False) -> str:
         snapshot = self._snapshot()

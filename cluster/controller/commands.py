@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from raylog.actors.plane.sasl.scram import Verifier
 from raylog.cluster.controller.records import NodeState
 
 
@@ -168,6 +169,25 @@ class FinalizeUpgrade:
     without: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutUser:
+    """Let somebody in by SASL who proves that he knows a password; one who is known gets this one.
+
+    ``verifiers``: what is kept of it, for each mechanism.
+    """
+
+    name: str
+    verifiers: tuple[Verifier, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteUser:
+    """Let a user in no more. ``is_repeated``: an answer to this was lost, so he may be gone."""
+
+    name: str
+    is_repeated: bool = False
+
+
 Command = (
     CreateTopic
     | AddPartitions
@@ -183,6 +203,8 @@ Command = (
     | ApplyConfig
     | AllocateProducerId
     | FinalizeUpgrade
+    | PutUser
+    | DeleteUser
 )
 
 

@@ -30,9 +30,10 @@ import ray
 from raylog.actors.control import Report
 from raylog.actors.errors import ActorAway, BrokerRunning, NotController, NotLeader
 from raylog.actors.events import set_up_logs, warn
-from raylog.actors.messages import ConfigEntry, LogDirStatus
+from raylog.actors.messages import ConfigEntry, LogDirStatus, UserDescription
 from raylog.actors.metrics import Exporter, export_for_ever
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.plane.sasl.scram import Verifier
 from raylog.actors.runtime.nodes import is_restarted, own_name, own_node, own_node_id
 from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.actors.runtime.release import end_if_replaced
@@ -364,6 +365,14 @@ class ControllerImpl:
     def finalize_upgrade(self, level: int, without: Sequence[str] = ()) -> int:
         return self._running().commanding.finalize_upgrade(level, without)
 
+    @ray.method(concurrency_group="commands")
+    def put_user(self, name: str, verifiers: Sequence[Verifier]) -> None:
+        self._running().commanding.put_user(name, verifiers)
+
+    @ray.method(concurrency_group="commands")
+    def delete_user(self, name: str, is_repeated: bool = False) -> None:
+        self._running().commanding.delete_user(name, is_repeated)
+
     @ray.method(concurrency_group="ids")
     def allocate_producer_id(self) -> int:
         return self._running().commanding.allocate_producer_id()
@@ -437,6 +446,10 @@ class ControllerImpl:
             return broker_entries(self._running().lookups.broker_config())
         log_dirs = self._kept.find(self._config.log_dirs)
         return broker_entries(dataclasses.replace(self._config, log_dirs=log_dirs))
+
+    @ray.method(concurrency_group="lookups")
+    def users(self) -> list[UserDescription]:
+        return self._running().lookups.users()
 
     @ray.method(concurrency_group="lookups")
     def list_topics(self) -> list[str]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from raylog.actors.control import LogId
 from raylog.actors.levels import FIRST_LEVEL
-from raylog.actors.node.broker_config import FIRST_PORT, LAST_PORT
+from raylog.actors.listeners import FIRST_PORT, LAST_PORT
 from raylog.cluster.controller.records import (
     BrokerConfigRecord,
     ClusterRecord,
@@ -35,6 +35,8 @@ from raylog.cluster.controller.records import (
     StoppedRecord,
     TopicRecord,
     TopicRemovedRecord,
+    UserRecord,
+    UserRemovedRecord,
 )
 from raylog.storage.names import TopicPartition
 
@@ -72,6 +74,7 @@ class Desired:
     dirs: dict[str, DirRecord] = field(default_factory=dict)  # by their id
     topics: dict[str, TopicRecord] = field(default_factory=dict)  # by their id
     partitions: dict[LogId, PartitionRecord] = field(default_factory=dict)
+    users: dict[str, UserRecord] = field(default_factory=dict)  # by their name
     # the ids of the topics that were removed last, the oldest first
     _removed: dict[str, None] = field(default_factory=dict)
     # indexes: a name's topic id; a topic's logs; a log dir's logs; a node's logs without a dir, and
@@ -113,6 +116,10 @@ class Desired:
                 self.broker = record
             case LevelRecord():
                 self.level = record.level
+            case UserRecord():
+                self.users[record.name] = record
+            case UserRemovedRecord():
+                self.users.pop(record.name, None)
             case OldTopicRecord():
                 self._apply_old_topic(record)
             case OldTopicRemovedRecord():
@@ -234,6 +241,7 @@ class Desired:
             dirs=dict(self.dirs),
             topics=dict(self.topics),
             partitions=dict(self.partitions),
+            users=dict(self.users),
             _removed=dict(self._removed),
             _names=dict(self._names),
             _of_topic={key: dict(value) for key, value in self._of_topic.items()},

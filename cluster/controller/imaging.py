@@ -8,7 +8,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from raylog.actors.cluster_image import Endpoint, ImageUpdate, NodeEntry, PartitionEntry, TopicEntry
+from raylog.actors.cluster_image import (
+    Endpoint,
+    ImageUpdate,
+    NodeEntry,
+    PartitionEntry,
+    TopicEntry,
+    UserEntry,
+)
 from raylog.actors.control import Report
 from raylog.cluster.controller.describe import Snapshot, serving
 from raylog.cluster.controller.desired import Desired, port_of
@@ -42,6 +49,8 @@ class Imaging:
         self._nodes: tuple[NodeEntry, ...] = ()
         self._topics: dict[str, TopicEntry] = {}  # by id, here and below
         self._changed: dict[str, int] = {}  # the number of the last change
+        self._users: tuple[UserEntry, ...] = ()
+        self._users_changed = 0
         self._removed: deque[tuple[int, str]] = deque(maxlen=REMOVED)
 
     def look(self, snapshot: Snapshot) -> None:
@@ -80,9 +89,14 @@ class Imaging:
         topics = {
             topic.topic_id: _topic_entry(snapshot, topic) for topic in desired.topics.values()
         }
-        if self.number and (nodes, topics) == (self._nodes, self._topics):
+        users = tuple(
+            UserEntry(name, record.verifiers) for name, record in sorted(desired.users.items())
+        )
+        if self.number and (nodes, topics, users) == (self._nodes, self._topics, self._users):
             return
         self.number += 1
+        if users != self._users:
+            self._users, self._users_changed = users, self.number
         for topic_id in self._topics.keys() - topics.keys():
             self._removed.append((self.number, topic_id))
         self._changed = {
@@ -108,6 +122,7 @@ class Imaging:
                 entry for topic_id, entry in self._topics.items() if self._changed[topic_id] > base
             ),
             removed=tuple(topic_id for number, topic_id in self._removed if number > base > 0),
+            users=self._users if self._users_changed > base or not base else None,
         )
 
 

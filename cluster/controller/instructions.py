@@ -144,6 +144,7 @@ class Answer:
                    wait for it any longer
     ApplyConfig    Applied
     AllocateProducerId  a producer id
+    PutUser, DeleteUser  None
     ============== ============================================================
     """
 

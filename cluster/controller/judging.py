@@ -22,7 +22,7 @@ from raylog.actors.errors import (
     UnknownTopicOrPartition,
     UpgradeRefused,
 )
-from raylog.actors.levels import LEVELS, Levels
+from raylog.actors.levels import LEVELS, USERS_LEVEL, Levels
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.commands import (
     AddPartitions,
@@ -33,11 +33,13 @@ from raylog.cluster.controller.commands import (
     Command,
     CreateTopic,
     DeleteTopic,
+    DeleteUser,
     DrainNode,
     FinalizeUpgrade,
     LogDirOnline,
     LogDirOut,
     MovePartition,
+    PutUser,
     StartNode,
     StopNode,
     wanted_state,
@@ -61,6 +63,8 @@ from raylog.cluster.controller.records import (
     Record,
     TopicRecord,
     TopicRemovedRecord,
+    UserRecord,
+    UserRemovedRecord,
 )
 from raylog.cluster.controller.settings import altered, conflict, topic_overrides
 from raylog.cluster.controller.spread import Homes, is_usable, short_key
@@ -73,6 +77,7 @@ from raylog.storage.wire import RELEASE
 
 # No sum of the nodes' room allows more in one topic: it is more likely a mistake than a wish.
 MAX_PARTITIONS = 10_000
+MAX_USER_NAME = 128
 
 
 class Judging:
@@ -130,6 +135,10 @@ class Judging:
                 return (next_producer_ids(self._desired),)
             case FinalizeUpgrade():
                 return self._finalize(command)
+            case PutUser():
+                return self._put_user(command)
+            case DeleteUser():
+                return self._delete_user(command)
 
     # -- topics ------------------------------------------------------------------------------------
 
@@ -441,6 +450,28 @@ class Judging:
         wanted = replace(record, state=wanted_state(command))
         return () if wanted == record else (wanted,)
 
+    # -- users -------------------------------------------------------------------------------------
+
+    def _put_user(self, command: PutUser) -> tuple[Record, ...]:
+        check_user_name(command.name)
+        level = self._desired.level
+        if level < USERS_LEVEL:
+            why = (
+                f"cannot be kept: the cluster is of level {level}, and users need {USERS_LEVEL}; "
+                "`raylog upgrade finalize` raises it once every node runs this release"
+            )
+            raise InvalidRequest("user", command.name, why)
+        user = UserRecord(name=command.name, verifiers=tuple(command.verifiers))
+        return () if self._desired.users.get(user.name) == user else (user,)
+
+    def _delete_user(self, command: DeleteUser) -> tuple[Record, ...]:
+        if command.name in self._desired.users:
+            return (UserRemovedRecord(name=command.name),)
+        if command.is_repeated:
+            return ()
+        known = ", ".join(sorted(self._desired.users)) or "none"
+        raise InvalidRequest("user", command.name, f"is not known; users are: {known}")
+
     # -- upgrades ----------------------------------------------------------------------------------
 
     def _finalize(self, command: FinalizeUpgrade) -> tuple[Record, ...]:
@@ -458,6 +489,14 @@ class Judging:
         if why:
             raise UpgradeRefused(level, wanted, why)
         return (LevelRecord(level=wanted, release=RELEASE),)
+
+
+def check_user_name(name: str) -> None:
+    """Raise InvalidRequest for what is no user's name."""
+    is_text = isinstance(name, str) and bool(name.strip()) and name.isprintable()
+    if not is_text or len(name) > MAX_USER_NAME:
+        why = f"must be printable text of at most {MAX_USER_NAME} characters"
+        raise InvalidRequest("user", name, why)
 
 
 def check_not_metadata(name: str) -> None:

@@ -27,9 +27,11 @@ from raylog.cluster.controller.commands import (
     ApplyConfig,
     CancelMove,
     Command,
+    DeleteUser,
     FinalizeUpgrade,
     LogDirOnline,
     LogDirOut,
+    PutUser,
 )
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.events import Asked
@@ -299,6 +301,8 @@ class Pending:
                 self._say(Answer(request=request, value=self._first_id()))
             case FinalizeUpgrade():
                 self._say(Answer(request=request, value=self._desired.level))
+            case PutUser() | DeleteUser():
+                self._say(Answer(request=request))
             case CancelMove():
                 partition = partition_named(self._desired, command.name, command.number)
                 self._say(Answer(request=request, value=partition))

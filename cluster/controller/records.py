@@ -17,6 +17,9 @@ kind's layout::
     {kind: broker-config,     v: 1, config: {key: value}, version, start}
     {kind: stopped,           v: 1}                       the last record before an orderly stop
     {kind: level,             v: 1, level, release}       what may be written, from here on
+    {kind: user,              v: 1, name,
+                                    verifiers: [{mechanism, salt, iterations, stored, server}]}
+    {kind: user-removed,      v: 1, name}
 
 An older raylog wrote topics with their partitions in one record, and knew no epochs; these are
 still read::
@@ -41,6 +44,7 @@ from raylog.actors.errors import NewerRecord
 from raylog.actors.levels import LEVELS, Levels
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.config_digests import config_of, values_of
+from raylog.actors.plane.sasl.scram import Verifier
 from raylog.storage.errors import CorruptRecord, InvalidConfig
 from raylog.storage.names import TopicPartition
 
@@ -215,6 +219,24 @@ class LevelRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UserRecord:
+    """Who may come in by SASL, with what is kept of his password, for each mechanism.
+
+    From USERS_LEVEL on.
+    """
+
+    name: str
+    verifiers: tuple[Verifier, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserRemovedRecord:
+    """There is no such user any more."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OldTopicRecord:
     """A topic with a log dir for each partition, all of which serve (version 1)."""
 
@@ -243,6 +265,8 @@ Record = (
     | BrokerConfigRecord
     | StoppedRecord
     | LevelRecord
+    | UserRecord
+    | UserRemovedRecord
     | OldTopicRecord
     | OldTopicRemovedRecord
 )
@@ -293,6 +317,11 @@ def _fields_of(record: Record) -> dict[str, Any]:
             return {"kind": "stopped", "v": 1}
         case LevelRecord():
             return {"kind": "level", "v": 1, "level": record.level, "release": record.release}
+        case UserRecord():
+            verifiers = [_verifier_fields(one) for one in record.verifiers]
+            return {"kind": "user", "v": 1, "name": record.name, "verifiers": verifiers}
+        case UserRemovedRecord():
+            return {"kind": "user-removed", "v": 1, "name": record.name}
     raise AssertionError(f"{record} is of version 1, which nobody writes")
 
 
@@ -301,6 +330,16 @@ def _controller_fields(record: ControllerRecord) -> dict[str, Any]:
     if record.directory:
         fields["directory"] = record.directory
     return fields
+
+
+def _verifier_fields(verifier: Verifier) -> dict[str, Any]:
+    return {
+        "mechanism": verifier.mechanism,
+        "salt": verifier.salt,
+        "iterations": verifier.iterations,
+        "stored": verifier.stored_key,
+        "server": verifier.server_key,
+    }
 
 
 def _node_fields(record: NodeRecord) -> dict[str, Any]:
@@ -420,6 +459,16 @@ def _read_old_topic(fields: Mapping[str, Any]) -> OldTopicRecord:
     return OldTopicRecord(topic=_read_topic(fields), directories=tuple(fields["directories"]))
 
 
+def _read_verifier(fields: Mapping[str, Any]) -> Verifier:
+    return Verifier(
+        mechanism=fields["mechanism"],
+        salt=fields["salt"],
+        iterations=fields["iterations"],
+        stored_key=fields["stored"],
+        server_key=fields["server"],
+    )
+
+
 _READERS: dict[tuple[object, object], Callable[[Mapping[str, Any]], Record]] = {
     ("cluster", 1): lambda fields: ClusterRecord(cluster_id=fields["id"]),
     ("controller", 1): lambda fields: ControllerRecord(
@@ -456,4 +505,8 @@ _READERS: dict[tuple[object, object], Callable[[Mapping[str, Any]], Record]] = {
     ),
     ("stopped", 1): lambda fields: StoppedRecord(),
     ("level", 1): lambda fields: LevelRecord(level=fields["level"], release=fields["release"]),
+    ("user", 1): lambda fields: UserRecord(
+        name=fields["name"], verifiers=tuple(map(_read_verifier, fields["verifiers"]))
+    ),
+    ("user-removed", 1): lambda fields: UserRemovedRecord(name=fields["name"]),
 }

@@ -4,7 +4,7 @@ The records are of the kinds that the log has, each thing once, in an order that
 fold again::
 
     level, cluster, controller, copies, broker-config, producer-ids, nodes, log dirs,
-    removed topics, topics, partitions, stopped
+    removed topics, topics, partitions, users, stopped
 
 The level comes first: a reader that does not know it stops there (UnsupportedLevel). The highest
 Kafka id may have been that of a node or a partition which is gone, so the snapshot's header has it.
@@ -73,5 +73,6 @@ def records_of_state(desired: Desired) -> Iterator[Record]:
         yield TopicRemovedRecord(topic_id=topic_id)
     yield from desired.topics.values()
     yield from desired.partitions.values()
+    yield from desired.users.values()
     if desired.is_all_stopped:
         yield StoppedRecord()

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from raylog.actors.control import Report
-from raylog.actors.messages import ConfigEntry, LogDirStatus
+from raylog.actors.messages import ConfigEntry, LogDirStatus, UserDescription
+from raylog.actors.plane.sasl.scram import Verifier
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import CONTROLLER
@@ -72,6 +73,15 @@ class ControllerStub:
     def finalize_upgrade(self, level: int, without: Sequence[str] = ()) -> Call[int]:
         call = self.handle.finalize_upgrade.remote(level, without)
         return Call(call, f"going to level {level}")
+
+    def put_user(self, name: str, verifiers: Sequence[Verifier]) -> Call[None]:
+        return Call(self.handle.put_user.remote(name, verifiers), f"user {name}")
+
+    def delete_user(self, name: str, is_repeated: bool) -> Call[None]:
+        return Call(self.handle.delete_user.remote(name, is_repeated), f"deleting user {name}")
+
+    def users(self) -> Call[list[UserDescription]]:
+        return Call(self.handle.users.remote(), "the users")
 
     def restart(self, life: str) -> Call[None]:
         return Call(self.handle.restart.remote(life), "restarting the Controller")

@@ -18,8 +18,10 @@ PARTITIONS = 2
 class Librdkafka:
     """Producers and consumers of a broker's topic, and what librdkafka says meanwhile."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, **settings: str) -> None:
+        """``settings``: librdkafka's, with ``_`` for each dot."""
         self._settings: dict[str, str | int | float | bool] = {
+            **{name.replace("_", "."): value for name, value in settings.items()},
             "bootstrap.servers": broker.bootstrap_servers,
             "log_level": 0,  # a broker that is killed is no news here
             "reconnect.backoff.max.ms": 500,
@@ -61,8 +63,10 @@ class Librdkafka:
 
 
 @contextmanager
-def running(dirs: Sequence[str], namespace: str) -> Iterator[Broker]:
-    broker = raylog.start(dirs, namespace=namespace)
+def running(dirs: Sequence[str], namespace: str, **config: object) -> Iterator[Broker]:
+    """``config``: keys of the broker, with ``_`` for each dot."""
+    settings = {name.replace("_", "."): value for name, value in config.items()}
+    broker = raylog.start(dirs, namespace=namespace, config=settings)
     try:
         yield broker
     finally:

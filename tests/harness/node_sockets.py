@@ -2,6 +2,7 @@
 
 from raylog.actors.cluster_image import ClusterEntries, Endpoint
 from raylog.actors.metrics import Exporter
+from raylog.actors.plane.sasl.scram import Verifier
 
 
 class FakeSockets:
@@ -16,6 +17,10 @@ class FakeSockets:
         self.exports = 0
         self.looks = 0  # how often it was to listen, if it did not
         self._takes = takes
+
+    def verifier_of(self, mechanism: str, user: str) -> Verifier | None:
+        assert self.shown is not None
+        return self.shown.users.get(user, {}).get(mechanism)
 
     def show(self, entries: ClusterEntries) -> None:
         self.shown = entries

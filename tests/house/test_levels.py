@@ -31,6 +31,7 @@ RECORDS = {
         ("topic-removed", 1),
         ("topic-removed", 2),
     },
+    3: {("user", 1), ("user-removed", 1)},
 }
 ORDERS = {
     1: {

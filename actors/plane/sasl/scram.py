@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from raylog.actors.plane.errors import AuthenticationFailed
+from raylog.storage.wire import message
 
 # Mechanisms, and the hash of each by Python's name.
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -44,6 +45,7 @@ _SERVER_FIRST: Final = re.compile(r"r=([^,]+),s=([^,]+),i=(\d{1,9})(?:,.*)?", re
 _SECRET: Final = secrets.token_bytes(32)
 
 
+@message
 class Verifier(NamedTuple):
     """What a server keeps of a password. ``mechanism``: a key of ``HASHES``."""
 
@@ -61,6 +63,12 @@ def verifier(
     salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
     keys = _Keys(HASHES[mechanism], password, salt, iterations)
     return Verifier(mechanism, salt, iterations, keys.stored, keys.server)
+
+
+def is_password(kept: Verifier, password: str) -> bool:
+    """Whether this is the password of which that is kept."""
+    keys = _Keys(HASHES[kept.mechanism], password, kept.salt, kept.iterations)
+    return hmac.compare_digest(keys.stored, kept.stored_key)
 
 
 class ScramServer:

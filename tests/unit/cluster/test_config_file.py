@@ -124,7 +124,7 @@ def test_kafkas_own_file_is_read_and_names_the_keys_without_use(
     ] == [
         "raylog's Controller is a Ray actor, and numbers its brokers itself: "
         "process.roles, node.id",
-        "each connection has a thread, up to limits that cannot be changed: num.network.threads, "
+        "each connection has a thread, up to max.connections: num.network.threads, "
         "socket.send.buffer.bytes",
         "consumer groups and transactions are not there yet: offsets.topic.replication.factor",
         "each partition has one copy: default.replication.factor",

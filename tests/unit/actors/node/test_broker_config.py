@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from raylog.actors.listeners import Listener, advertised_host
 from raylog.actors.node.broker_config import (
     BROKER_KEYS,
     BROKER_SYNONYMS,
     BrokerConfig,
     node_log_dirs,
 )
+from raylog.actors.node.config_digests import config_of, values_of
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import InvalidConfig
 
@@ -34,6 +36,15 @@ def test_every_broker_key_has_its_default() -> None:
     assert {key.name: getattr(config, attribute(key.name)) for key in BROKER_KEYS.values()} == {
         "log.dirs": (),
         "listeners": "PLAINTEXT://127.0.0.1:19092",
+        "sasl.enabled.mechanisms": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+        "ssl.keystore.location": "",
+        "ssl.keystore.type": "PEM",
+        "ssl.truststore.location": "",
+        "ssl.truststore.type": "PEM",
+        "ssl.client.auth": "none",
+        "max.connections": 1000,
+        "connections.max.idle.ms": 600000,
+        "socket.request.max.bytes": 104857600,
         "num.partitions": 1,
         "log.retention.check.interval.ms": 300000,
         "log.flush.offset.checkpoint.interval.ms": 60000,
@@ -177,17 +188,88 @@ def test_the_ports_begin_where_listeners_says(given: str, listens: bool, first_p
 @pytest.mark.parametrize(
     "given",
     [
-        "PLAINTEXT://:9092",
-        "PLAINTEXT://0.0.0.0:9092",
-        "SSL://127.0.0.1:9093",
         "PLAINTEXT://127.0.0.1:0",
         "PLAINTEXT://127.0.0.1:32768",
         "PLAINTEXT://127.0.0.1:9092,PLAINTEXT://127.0.0.1:9093",
+        "EXTERNAL://:9092",
+        "SASL_SSL://a b:9092",
         "127.0.0.1:9092",
         9092,
     ],
 )
-def test_nobody_listens_where_others_could_come(given: Any) -> None:
-    """There is no authentication yet."""
-    with pytest.raises(InvalidConfig, match=r"PLAINTEXT://127\.0\.0\.1:PORT .* or empty"):
+def test_a_listener_that_is_none_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidConfig, match=r"one PROTOCOL://HOST:PORT, of PLAINTEXT, .* or empty"):
         BrokerConfig.parse({"listeners": given})
+
+
+KEY = {"ssl.keystore.location": "/k.pem"}
+AUTHORITIES = {"ssl.truststore.location": "/ca.pem"}
+NEEDS_ONE = {"ssl.client.auth": "required"}
+WITH_PLAIN = {"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256"}
+
+
+@pytest.mark.parametrize(
+    ("listeners", "others", "why"),
+    [
+        ("PLAINTEXT://:9092", {}, "PLAINTEXT asks nobody who he is"),
+        ("PLAINTEXT://0.0.0.0:9092", {}, "use SASL_SSL"),
+        ("PLAINTEXT://127.0.0.1.evil:9092", {}, "use SASL_SSL"),
+        ("SASL_SSL://:9092", {}, "needs ssl.keystore.location"),
+        ("SSL://127.0.0.1:9092", {}, "needs ssl.keystore.location"),
+        ("SSL://:9092", KEY, "SSL asks nobody who he is, unless ssl.client.auth=required"),
+        (
+            "SSL://:9092",
+            {**KEY, **AUTHORITIES, "ssl.client.auth": "requested"},
+            "unless ssl.client.auth=required",
+        ),
+        ("SSL://:9092", {**KEY, **NEEDS_ONE}, "needs ssl.truststore.location"),
+        ("SASL_PLAINTEXT://:9092", WITH_PLAIN, "PLAIN would send passwords as they are"),
+    ],
+)
+def test_nobody_listens_where_strangers_could_come_in(
+    listeners: str, others: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=why):
+        BrokerConfig.parse({"listeners": listeners, **others})
+    for key, value in ({"listeners": listeners} | others).items():
+        BrokerConfig.check(key, value)  # each by itself may be right
+
+
+@pytest.mark.parametrize(
+    ("listeners", "others", "host"),
+    [
+        ("SASL_SSL://:9092", KEY, "10.0.0.7"),
+        ("SASL_SSL://0.0.0.0:9092", {**KEY, **WITH_PLAIN}, "0.0.0.0"),
+        ("SSL://kafka.local:9092", {**KEY, **AUTHORITIES, **NEEDS_ONE}, "kafka.local"),
+        ("SSL://localhost:9092", KEY, "127.0.0.1"),
+        ("SASL_PLAINTEXT://:9092", {}, "10.0.0.7"),
+        ("SASL_PLAINTEXT://127.0.0.2:9092", WITH_PLAIN, "127.0.0.2"),
+        ("PLAINTEXT://[::1]:9092", {}, "::1"),
+    ],
+)
+def test_where_and_how_each_process_listens(
+    listeners: str, others: dict[str, Any], host: str
+) -> None:
+    config = BrokerConfig.parse({"listeners": listeners, "max.connections": 7, **others})
+    listener = config.listener_at("10.0.0.7")
+    assert (listener.host, listener.max_connections, config.first_port) == (host, 7, 9092)
+    assert listener.protocol == listeners.partition(":")[0]
+    assert listener.is_encrypted == ("SSL" in listeners)
+    assert listener.asks_for_a_user == ("SASL" in listeners)
+    assert config_of(values_of(config)) == config
+
+
+@pytest.mark.parametrize("path", ["k.pem", 7, "/a\0b"])
+def test_a_file_of_keys_has_an_absolute_path(path: Any) -> None:
+    with pytest.raises(InvalidConfig, match="an absolute path"):
+        BrokerConfig.parse({"ssl.keystore.location": path})
+
+
+def test_a_node_tells_the_address_of_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(host: str) -> str:
+        return advertised_host(Listener(protocol="SASL_SSL", host=host), "10.0.0.7")
+
+    assert [told(host) for host in ("0.0.0.0", "10.0.0.9")] == ["10.0.0.7", "10.0.0.9"]
+    monkeypatch.setenv("RAYLOG_ADVERTISED_HOST", " kafka.example.com ")
+    assert [told(host) for host in ("0.0.0.0", "10.0.0.9")] == ["kafka.example.com"] * 2
+    assert told("127.0.0.1") == "127.0.0.1", "nobody comes there from elsewhere"

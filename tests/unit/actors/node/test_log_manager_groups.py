@@ -24,6 +24,7 @@ METHODS = {
         "endpoint_of",
         "said",
         "show",
+        "verifier_of",
     },
 }
 

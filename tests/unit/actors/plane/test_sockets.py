@@ -20,11 +20,11 @@ from raylog.actors.cluster_image import (
 )
 from raylog.actors.control import LogId
 from raylog.actors.errors import NotLeader
+from raylog.actors.listeners import LOOPBACK
 from raylog.actors.metrics import Exporter, Metric
 from raylog.actors.partition.spec import LogSpec
 from raylog.actors.plane import relay as relay_module
 from raylog.actors.plane.addresses import (
-    LOOPBACK,
     listen_tcp,
     listen_unix,
     log_name,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from raylog.actors.errors import UpgradeRefused
-from raylog.actors.levels import Levels
+from raylog.actors.levels import LEVELS, Levels
 from raylog.cluster import start as start_module
 from raylog.cluster.broker import Broker
 from raylog.cluster.client.commanding import Command
@@ -131,9 +131,9 @@ def test_a_node_that_does_not_report_is_to_be_started_or_left_out(given: Given) 
 def test_finalize_asks_for_the_newest_level_that_anybody_knows(given: Given) -> None:
     broker = given(UPGRADED)
     assert run_here("upgrade", "finalize", "--without", "b").lines() == [
-        "the cluster is of level 2"
+        f"the cluster is of level {LEVELS.newest}"
     ]
-    assert broker.controller.asked == [("finalize", 2, ("b",))]
+    assert broker.controller.asked == [("finalize", LEVELS.newest, ("b",))]
 
 
 def test_a_refusal_is_one_line_with_what_to_do(given: Given) -> None:

@@ -18,9 +18,10 @@ from raylog.actors.errors import (
     RequestTimedOut,
     UnknownLeaderEpoch,
 )
+from raylog.actors.listeners import LOOPBACK
 from raylog.actors.messages import DataAddress
 from raylog.actors.partition.partition import Partition
-from raylog.actors.plane.addresses import LOOPBACK, listen_tcp, listen_unix, log_name
+from raylog.actors.plane.addresses import listen_tcp, listen_unix, log_name
 from raylog.actors.plane.apis.connection import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from raylog.actors.plane.door import Door
 from raylog.actors.plane.sockets import Sockets

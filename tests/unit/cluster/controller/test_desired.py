@@ -7,7 +7,9 @@ import msgpack
 import pytest
 
 from raylog.actors.control import LogId
-from raylog.actors.node.broker_config import FIRST_PORT, LAST_PORT, BrokerConfig
+from raylog.actors.listeners import FIRST_PORT, LAST_PORT
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.plane.sasl.scram import verifier
 from raylog.cluster.controller.desired import MOST_REMOVED_IDS, Desired, port_of
 from raylog.cluster.controller.records import (
     BrokerConfigRecord,
@@ -26,6 +28,8 @@ from raylog.cluster.controller.records import (
     StoppedRecord,
     TopicRecord,
     TopicRemovedRecord,
+    UserRecord,
+    UserRemovedRecord,
     decode,
     encode,
 )
@@ -62,6 +66,8 @@ RECORDS: list[Record] = [
     ),
     StoppedRecord(),
     LevelRecord(level=1, release="0.1.0"),
+    UserRecord(name="ann", verifiers=(verifier("SCRAM-SHA-256", "secret"),)),
+    UserRemovedRecord(name="ann"),
 ]
 OLD = (OldTopicRecord, OldTopicRemovedRecord)
 
