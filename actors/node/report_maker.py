@@ -114,7 +114,10 @@ _AT_HOME: dict[State, LogState] = {
 
 def reports_of(book: LogBook, partition: TopicPartition) -> tuple[LogReport, ...]:
     """What is said of all logs and folders of a partition's name."""
-    reports = [report for log in book.of(partition) for report in _reports_of(log, book.places)]
+    is_killed = partition in book.kills
+    reports = [
+        report for log in book.of(partition) for report in _reports_of(log, book.places, is_killed)
+    ]
     for (other, directory_id), unnamed in book.unnamed.items():
         if other == partition:
             reports.append(_report_of_unnamed(partition, directory_id, unnamed, book.places))
@@ -135,13 +138,16 @@ def _report_of_unnamed(
     )
 
 
-def _reports_of(log: NodeLog, places: Places) -> tuple[LogReport, ...]:
-    """What is said of a log: once for each folder, and once if none could be made."""
+def _reports_of(log: NodeLog, places: Places, is_killed: bool) -> tuple[LogReport, ...]:
+    """What is said of a log: once for each folder, and once if none could be made.
+
+    ``is_killed``: its LogActor is being ended, and may live yet.
+    """
     making = log.doing.directory_id if isinstance(log.doing, MakeFolder) else None
     reports: list[LogReport] = []
     for directory_id in sorted(log.folders):
         if directory_id not in (making, log.moved_to):
-            reports.append(_report_of_folder(log, directory_id, places))
+            reports.append(_report_of_folder(log, directory_id, places, is_killed))
     if log.state == "failed" and not log.folders:
         reports.append(_report(log, "", "failed", problem=log.problem))
     if making is not None or (log.state == "absent" and log.is_to_be_made):
@@ -149,12 +155,16 @@ def _reports_of(log: NodeLog, places: Places) -> tuple[LogReport, ...]:
     return tuple(reports)
 
 
-def _report_of_folder(log: NodeLog, directory_id: str, places: Places) -> LogReport:
+def _report_of_folder(
+    log: NodeLog, directory_id: str, places: Places, is_killed: bool
+) -> LogReport:
     is_home = directory_id == log.home
     if is_home and log.moved_to is not None:  # also where its dir has failed since
         return _report(log, directory_id, "moved", moved_to=log.moved_to)
     if not places.is_online(directory_id):
-        return _report(log, directory_id, "failed", problem=places.problem(directory_id))
+        may_live = is_killed and log.home in (None, directory_id)
+        gone: LogState = "closing" if may_live else "failed"
+        return _report(log, directory_id, gone, problem=places.problem(directory_id))
     state = _state_of_folder(log, directory_id)
     problem = log.problem if is_home else None
     if state == "opening":

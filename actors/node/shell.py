@@ -182,4 +182,5 @@ class NodeShell:
         if report is None:
             return 0
         offline = {dir.directory_id for dir in report.dirs if dir.state == "offline"}
-        return sum(log.state == "failed" and log.directory_id in offline for log in report.logs)
+        ended = ("failed", "closing")  # the LogActor of some may still be ending
+        return sum(log.state in ended and log.directory_id in offline for log in report.logs)

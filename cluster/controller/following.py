@@ -412,6 +412,14 @@ class Following:
     def _is_silent(self, directory_id: str, now_ms: int) -> bool:
         return now_ms - self._heard_ms[directory_id] > SUSPECT_MS
 
+    def is_cut_off(self, now_ms: int) -> bool:
+        """Whether another Controller may have begun: a copy in sync is silent, and Ray is, too.
+
+        Where Ray says that this is still the Controller, the silent copy is dropped.
+        """
+        is_known = now_ms < self._leave_until_ms
+        return not is_known and any(self._is_silent(one, now_ms) for one in self._others())
+
     # -- whether it is still the Controller --------------------------------------------------------
 
     def ask(

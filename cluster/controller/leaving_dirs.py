@@ -37,23 +37,27 @@ def leaving_waits_for(
         return "the copy of the metadata in it is to be left out first"
     if seen.report is None:
         return "its LogManager has to begin"
+    open_ones = _open_in(record.directory_id, seen)
     for entry in seen.report.dirs:
         is_in_use = entry.state == "online" or entry.why == READING_BACK
-        if entry.directory_id == record.directory_id and is_in_use:
-            return _closing(seen, record, now_ms)
+        if entry.directory_id == record.directory_id and (is_in_use or open_ones):
+            return _closing(seen, record, open_ones, now_ms)
     return ""
 
 
-def _closing(seen: Observed, record: DirRecord, now_ms: int) -> str:
-    if seen.is_suspect(now_ms):
-        return f"the LogManager of node {short_key(record.node)} does not answer"
+def _open_in(directory_id: str, seen: Observed) -> list[str]:
+    """The partitions whose LogActors may have files open there: also where the dir has failed."""
     entries = [entry for logs in seen.logs.values() for entry in logs]
-    open_ones = sorted(
+    return sorted(
         str(entry.partition)
         for entry in entries
-        if entry.directory_id == record.directory_id
-        and entry.state in ("opening", "serving", "closing")
+        if entry.directory_id == directory_id and entry.state in ("opening", "serving", "closing")
     )
+
+
+def _closing(seen: Observed, record: DirRecord, open_ones: list[str], now_ms: int) -> str:
+    if seen.is_suspect(now_ms):
+        return f"the LogManager of node {short_key(record.node)} does not answer"
     if open_ones:
         return f"{named(open_ones)} to be closed"
     return "its checkpoints and its lock; its disk may hang"

@@ -624,6 +624,7 @@ class ControllerMachine:
         return plan(self.desired, self.watched.nodes, self._now_ms, self._configs, nodes, broker)
 
     def _tell_nodes(self) -> None:
+        may_confirm = self.failure is None and not self._following.is_cut_off(self._now_ms)
         for key, seen in self.watched.nodes.items():
             if seen.report is None:
                 continue
@@ -637,7 +638,7 @@ class ControllerMachine:
                 self._now_ms,
                 doubts=self._doubts.get(key, frozenset()),
                 withheld=self._journal.withheld,
-                confirms=is_known and self.failure is None,
+                confirms=is_known and may_confirm,
                 level=self.desired.level,
             )
             if orders is not None:

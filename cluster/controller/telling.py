@@ -7,6 +7,7 @@ intervals only.
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from raylog.actors.control import (
     KeepOut,
@@ -27,6 +28,9 @@ LONGEST_DELAY_MS = 60_000
 # A node that has nothing to do is told so, too: that is the confirmation without which its logs
 # keep what is old. It holds for 20 s, so three may be lost.
 CONFIRM_MS = 5_000
+
+
+Try: TypeAlias = tuple[object, ...]  # see ``try_of``
 
 
 @dataclass(slots=True)
@@ -54,6 +58,7 @@ class _Line:
     under_way: dict[LogId | str, int] = field(default_factory=dict)
     last_number: int = 0
     failed: dict[LogId, Delay] = field(default_factory=dict)  # when each is tried again
+    tried: dict[LogId, Try] = field(default_factory=dict)  # what of each was tried last
     # What is served, by the last report: (config version, leader epoch); and of this, what was
     # confirmed by some message, and what was not.
     served: dict[LogId, tuple[int, int]] = field(default_factory=dict)
@@ -82,9 +87,15 @@ class _Line:
             self.unconfirmed.discard(log)
 
     def is_due(self, order: Order, now_ms: int) -> bool:
-        """Whether an order for a log that failed may be given again."""
+        """Whether an order for a log that failed may be given, or given again.
+
+        What was not tried yet does not wait for what failed.
+        """
         log = log_of(order)
-        return log is None or log not in self.failed or now_ms >= self.failed[log].due_ms
+        if log is None or log not in self.failed:
+            return True
+        is_new = log in self.tried and self.tried[log] != try_of(order)
+        return is_new or now_ms >= self.failed[log].due_ms
 
     def without(self, logs: frozenset[LogId]) -> tuple[Order, ...] | None:
         """The orders of the last message, without those for some logs."""
@@ -105,7 +116,10 @@ class _Line:
         for order in tries:
             log = log_of(order)
             if log is not None:
+                if self.tried.get(log, try_of(order)) != try_of(order):
+                    self.failed[log] = Delay(now_ms)
                 self.failed[log].done(now_ms)
+                self.tried[log] = try_of(order)
 
 
 class Telling:
@@ -129,6 +143,7 @@ class Telling:
             log: line.failed.get(log) or Delay(now_ms + FIRST_DELAY_MS, 2 * FIRST_DELAY_MS)
             for log in sorted(failed)
         }
+        line.tried = {log: one for log, one in line.tried.items() if log in failed}
         line.under_way = {
             subject: number for subject, number in line.under_way.items() if number > report.orders
         }
@@ -226,6 +241,12 @@ class Telling:
 
 def _dirs_of(report: Report) -> set[str]:
     return {entry.directory_id for entry in report.dirs if entry.directory_id is not None}
+
+
+def try_of(order: Order) -> Try:
+    """What of a log an order asks for: one that asks for the same has failed as well."""
+    names = ("directory_id", "target_id", "config_version")
+    return (type(order).__name__, *(getattr(order, name, None) for name in names))
 
 
 def _failed(entry: LogReport) -> bool:

@@ -51,7 +51,7 @@ from raylog.cluster.controller.rolling import (
     outdated_nodes,
 )
 from raylog.cluster.controller.spread import Homes, short_key
-from raylog.storage.errors import DiskFull, RaylogError
+from raylog.storage.errors import DiskFull, LogLocked, RaylogError
 
 # How long alter and delete wait for nodes that do not do it. By then no LogActor removes records
 # under the config of before: the right to that lasts 20 s (``CONFIRMED_FOR_MS``).
@@ -252,6 +252,8 @@ def why_behind(log: LogId, version: int, view: View) -> str:
             if entry.state == "closing":
                 return "its LogActor is being closed"
             return "its LogActor has not confirmed the config"
+        if isinstance(entry.problem, LogLocked):
+            return "another process has its log open, perhaps an older LogActor of it"
     return ""
 
 
@@ -267,7 +269,8 @@ class Applying:
     version: int
     since_ms: int
     _has_starts: bool = False  # whether a node was to be replaced
-    _last_behind: LogId | None = None  # a partition that did not obey at the last look at all
+    # a partition that did not obey at the last look at all, or may not have
+    _last_behind: LogId | None = None
 
     def look(self, view: View) -> Ended | None:
         old = (is_old_by_start(seen, view.digests) for seen in view.observed.values())
@@ -277,7 +280,7 @@ class Applying:
         if is_patient and self._is_held_up(view):
             return None
         behind = self._behind(view)
-        if behind and is_patient:
+        if is_patient and (behind or self._last_behind is not None):
             return None
         applied = Applied(version=self.version, changes=self.changes, behind=behind)
         return Ended(value=applied)
@@ -286,7 +289,11 @@ class Applying:
         """Whether a node is outdated, or the partition is still behind that was so before."""
         if has_outdated(view.desired, view.observed, view.digests):
             return True
-        return self._last_behind is not None and bool(self._why_behind(self._last_behind, view))
+        last = self._last_behind
+        if last is not None and (self._why_behind(last, view) or self._is_opening(last, view)):
+            return True
+        self._last_behind = None
+        return False
 
     def _behind(self, view: View) -> dict[str, str]:
         outdated = outdated_nodes(view.desired, view.observed, view.now_ms, view.digests)
@@ -295,8 +302,15 @@ class Applying:
             why = self._why_behind(log, view)
             if why:
                 behind[f"partition {log.partition}"] = why
+            if why or self._is_opening(log, view):
                 self._last_behind = log
         return behind
+
+    @staticmethod
+    def _is_opening(log: LogId, view: View) -> bool:
+        """Whether nobody knows yet what its LogActor obeys."""
+        record = view.desired.partitions.get(log)
+        return record is not None and record.state != "removing" and _is_being_opened(log, view)
 
     def _why_behind(self, log: LogId, view: View) -> str:
         record = view.desired.partitions.get(log)

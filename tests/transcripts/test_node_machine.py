@@ -163,8 +163,10 @@ def test_what_a_dir_that_is_offline_has_is_not_known() -> None:
     broken = DirFailed(directory_id="A", why="input/output error")
     node = Node("A", "B", folders=[folder(ORDERS, "A")])
     node.told(broken)
-    assert node.logs == ["orders-0 of old in A: failed (LogDirOffline)"]
+    assert node.logs == ["orders-0 of old in A: closing (LogDirOffline)"]
     assert node.told(broken) == []
+    node.done("kill orders-0")
+    assert node.logs == ["orders-0 of old in A: failed (LogDirOffline)"]
 
 
 def test_reports_are_numbered_and_made_anew_when_something_changes() -> None:
@@ -206,8 +208,12 @@ def test_what_a_failed_dir_has_is_neither_served_nor_opened_until_it_was_read_ba
         "close A",
     ]
     assert node.report.dirs[0].state == "offline"
-    assert node.logs == ["orders-0 of old in A: failed (LogDirOffline)"]
+    assert node.logs == ["orders-0 of old in A: closing (LogDirOffline)"], "it may live yet"
+    node.failed("kill orders-0", HANGS)
+    assert node.logs == ["orders-0 of old in A: closing (LogDirOffline)"]
+    node.later(1000)
     node.done("kill orders-0")
+    assert node.logs == ["orders-0 of old in A: failed (LogDirOffline)"]
     assert node.orders(serve()) == []
     assert node.later(600_000) == []
     assert node.orders(ReadBack(directory_id="A")) == ["read A back"]
@@ -282,8 +288,9 @@ def test_an_actor_that_was_started_in_a_dir_that_failed_meanwhile_is_killed() ->
     assert node.told(DirFailed(directory_id="A", why="gone")) == ["kill orders-0", "close A"]
     assert node.done("kill orders-0") == []
     assert node.done("start orders-0 of old in A with config 1, first") == ["kill orders-0"]
-    assert node.logs == ["orders-0 of old in A: failed (LogDirOffline)"]
+    assert node.logs == ["orders-0 of old in A: closing (LogDirOffline)"]
     assert node.done("kill orders-0") == ["unlock A"]
+    assert node.logs == ["orders-0 of old in A: failed (LogDirOffline)"]
 
 
 def test_the_lock_of_a_dir_is_kept_until_nobody_writes_to_it_any_more() -> None:

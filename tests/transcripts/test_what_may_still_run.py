@@ -3,8 +3,12 @@
 from dataclasses import replace
 
 from raylog.actors.node.confirmed_logs import CONFIRMED_FOR_MS
-from raylog.cluster.controller.commands import LogDirOut
-from tests.harness.controller_play import begun
+from raylog.actors.node.report_maker import REPORT_INTERVAL_MS
+from raylog.cluster.controller.commands import ApplyConfig, LogDirOut
+from raylog.cluster.controller.leaving_dirs import leaving_waits_for
+from raylog.cluster.controller.observed import SUSPECT_MS
+from raylog.storage.errors import LogLocked
+from tests.harness.controller_play import Play, begun
 from tests.transcripts.controllers import alter, node_a, node_b
 
 
@@ -57,3 +61,118 @@ def test_an_alter_waits_for_a_log_that_is_being_closed_in_a_dir_that_is_taken_of
     assert play.now_ms - began_ms >= CONFIRMED_FOR_MS - 1_000, (
         f"answered {play.now_ms - began_ms} ms after {log.partition} was confirmed the older config"
     )
+
+
+def test_a_log_dir_that_failed_is_in_use_until_its_log_actors_have_ended() -> None:
+    """Its node reports it offline at once, and ends them then."""
+    node = node_b()
+    play = begun(node_a(), node)
+    play.create("t", 2)
+    play.settle()
+    (log, where), found = next((key, value) for key, value in node.logs.items())
+    play.asks(LogDirOut(log_dir=f"/{where}"))
+    play.appended()
+    play.obeys("b")
+    record = play.desired.dirs[where]
+
+    def waits_for(state: str) -> str:
+        node.logs[log, where] = replace(found, state=state)  # type: ignore[arg-type]
+        play.reports("b")
+        return leaving_waits_for(play.desired, play.machine.watched.nodes, record, play.now_ms)
+
+    assert waits_for("closing") == f"{log.partition} to be closed"
+    assert waits_for("failed") == ""
+
+
+def only_reports(play: Play) -> int:
+    """Node a does nothing but report until the request is answered; returns how long, in ms."""
+    began_ms = play.now_ms
+    while play.answer is None:
+        play.passes()
+        play.mail.clear()
+        play.reports("a")
+    return play.now_ms - began_ms
+
+
+def test_an_alter_names_a_log_that_another_process_has_open() -> None:
+    """It may be a LogActor of before, with a right to remove under the older config."""
+    node = node_a()
+    play = begun(node)
+    play.create("t", 1)
+    play.settle()
+    (log, where), found = next((key, value) for key, value in node.logs.items())
+    problem = LogLocked("/a1/t-0", "process 7")
+    node.logs[log, where] = replace(found, state="failed", config_version=-1, problem=problem)
+    play.asks(alter())
+    play.appended()
+    only_reports(play)
+    assert play.answer is not None
+    assert [one.why for one in play.answer.value.behind] == [  # type: ignore[union-attr]
+        "another process has its log open, perhaps an older LogActor of it"
+    ]
+
+
+def test_a_config_is_not_applied_while_nobody_knows_what_a_log_obeys() -> None:
+    """Its LogActor was silent when its LogManager began, and may have a right."""
+    node = node_a()
+    play = begun(node)
+    play.create("t", 1)
+    play.settle()
+    (log, where), found = next((key, value) for key, value in node.logs.items())
+    play.asks(ApplyConfig(config={"log.dirs": ["/a1"], "log.retention.ms": 7}))
+    play.appended()
+    node.obey(play.mail.pop("a"))
+    node.logs[log, where] = replace(found, state="found", config_version=-1)
+    play.reports("a")
+    assert only_reports(play) >= CONFIRMED_FOR_MS
+
+
+def test_who_hears_neither_ray_nor_a_copy_in_sync_confirms_nothing_any_more() -> None:
+    """Another Controller may have begun from that copy, and altered what this one confirms."""
+    play = Play(node_a(), node_b())
+    play.followed = {"b"}
+    play.begin()
+    play.settle(10_000)
+    play.create("t", 2)
+    play.settle(3_000)
+    assert play.desired.copies == ("a", "b")
+    cut_off_ms, last_ms = play.now_ms, 0
+    play.silent.add("b")
+    while play.now_ms - cut_off_ms < 60_000:
+        play.passes()
+        if play.is_asking:
+            play.says_whether(None)
+        orders = play.mail.get("a")
+        if orders is not None and orders.report >= 0:
+            last_ms = play.now_ms
+        if orders is None:
+            play.reports("a")
+        else:
+            play.obeys("a")
+    assert last_ms - cut_off_ms <= SUSPECT_MS + REPORT_INTERVAL_MS
+
+
+def test_who_is_still_the_controller_goes_on_without_a_silent_copy() -> None:
+    play = Play(node_a(), node_b())
+    play.followed = {"b"}
+    play.begin()
+    play.settle(10_000)
+    play.create("t", 2)
+    play.silent.add("b")
+    cut_off_ms = play.now_ms
+    last_ms = 0
+    while play.now_ms - cut_off_ms < 60_000:
+        play.passes()
+        if play.is_asking:
+            play.says_whether(True)
+        if play.appending:
+            play.appended()
+        orders = play.mail.get("a")
+        if orders is not None and orders.report >= 0:
+            last_ms = play.now_ms
+        if orders is None:
+            play.reports("a")
+        else:
+            play.obeys("a")
+    assert play.desired.copies == ("a",)
+    assert play.now_ms - last_ms <= 10_000

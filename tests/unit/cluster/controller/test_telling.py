@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from raylog.actors.control import LogReport, Order, Orders, Report, Serve
+from raylog.actors.control import LogReport, Order, Orders, Remove, Report, Serve
 from raylog.actors.node.confirmed_logs import CONFIRMED_FOR_MS
 from raylog.cluster.controller.telling import CONFIRM_MS, Telling
 from raylog.cluster.controller.waiting import PATIENCE_MS
@@ -151,3 +151,25 @@ def test_a_failed_log_is_tried_less_and_less_often_also_while_it_is_being_tried(
             talk.hears(failed)
         talk.now_ms += 1_000
     assert tries == [1_000, 3_000, 7_000, 15_000, 31_000]
+
+
+def test_what_was_not_tried_yet_does_not_wait_for_what_failed() -> None:
+    """A partition that cannot be opened is deleted at once, or opened with a config that helps."""
+    failed = entry(LOG, "a1", "failed", problem=DiskFull("/a1"))
+    other = replace(SERVE, config_version=3)
+    for wanted in (Remove(log=LOG), other):
+        talk = begun()
+        talk.hears(failed)
+        while talk.now_ms < 40_000:  # the next try is due at 63 s
+            talk.says(SERVE)
+            talk.now_ms += 1_000
+        message = talk.says(wanted)
+        assert message is not None
+        assert message.orders == (wanted,)
+        tries = []
+        while talk.now_ms < 50_000:
+            talk.now_ms += 1_000
+            message = talk.says(wanted)
+            if message is not None and message.orders:
+                tries.append(talk.now_ms)
+        assert tries == [41_000, 43_000, 47_000], "that one has delays of its own"
