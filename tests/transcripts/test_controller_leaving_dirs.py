@@ -6,7 +6,7 @@ import pytest
 
 from raylog.actors.control import LogId
 from raylog.actors.errors import InvalidRequest
-from raylog.actors.node.places import NOT_IN_ORDER
+from raylog.actors.node.places import NOT_IN_ORDER, READING_BACK
 from raylog.cluster.controller.commands import (
     LogDirOnline,
     LogDirOut,
@@ -276,6 +276,28 @@ def test_one_that_returns_may_be_taken_out_again() -> None:
     play.settle()
     assert play.desired.is_taken_offline("a2")
     assert play.nodes["a"].dirs["a2"].state == "offline"
+
+
+def test_one_that_is_being_read_back_is_in_use_until_that_is_over() -> None:
+    play = serving_in_a2()
+    node = play.nodes["a"]
+    node.fails("a2")
+    play.settle()
+    play.asks(LogDirOnline(log_dir="/a2"))
+    play.appended()
+    play.mail.clear()
+    node.fails("a2", READING_BACK)
+    node.is_slow = True
+    play.reports("a")
+    play.mail.clear()
+    play.asks(OUT)
+    play.settle()
+    assert play.desired.is_taken_offline("a2")
+    assert "its disk may hang" in shown(play, "a2").waits_for
+    assert play.answers.get(play.request) is None
+    node.is_slow = False
+    play.settle(30_000)
+    assert answer_of(play) == "dir a2 offline at a"
 
 
 def test_a_move_to_it_is_given_up() -> None:

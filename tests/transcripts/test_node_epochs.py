@@ -11,6 +11,7 @@ import pytest
 
 from raylog.actors.control import VERSION, Order, SetAside, Stop
 from raylog.actors.node.dir_epochs import PATIENCE_MS
+from raylog.actors.node.epoch_gate import MAX_HELD
 from raylog.actors.node.events import DirFailed, DirsRead, Folder, Ordered, Served
 from raylog.storage.errors import DiskFull, StorageError
 from raylog.storage.names import TopicPartition
@@ -20,6 +21,7 @@ from tests.transcripts.nodes import (
     ORDERS,
     OTHER_PARTITION,
     OTHERS,
+    PARTITION,
     Node,
     create,
     dir_report,
@@ -173,6 +175,19 @@ def test_folders_in_a_dir_that_hangs_stay_until_it_answers() -> None:
     ]
 
 
+def test_a_folder_in_a_dir_that_hangs_is_served_where_that_was_ordered_after_to_set_it_aside() -> (
+    None
+):
+    node = hanging(folder(ORDERS, "A"))
+    aside = SetAside(partition=PARTITION, topic_id="old", directory_id="A")
+    assert node.orders(aside) == []
+    assert node.orders(serve()) == []
+    start = "start orders-0 of old in A with config 1, first"
+    assert node.done("write epoch 1 to A") == [start]
+    assert node.done(start) == []
+    assert node.logs == ["orders-0 of old in A: serving with config 1"]
+
+
 def test_an_opening_in_a_dir_that_hangs_is_not_ended_by_an_order_that_waits() -> None:
     node = Node("A", "B", folders=[folder(ORDERS, "A")])
     node.obeys(serve())
@@ -213,6 +228,34 @@ def test_a_dir_that_answers_with_an_error_at_last_goes_offline() -> None:
     assert node.failed("write epoch 1 to A", BROKEN) == [kill, "close A"]
     assert node.report.dirs[0].state == "offline"
     assert node.done(kill) == ["unlock A"]
+
+
+def test_a_dir_that_failed_before_it_had_the_epoch_is_not_said_to_hang() -> None:
+    node = Node("A", "B")
+    node.orders()
+    node.done("write epoch 1 to A")
+    node.told(DirFailed(directory_id="B", why="input/output error"))
+    node.later(PATIENCE_MS)
+    failed = node.report.dirs[1]
+    assert (failed.state, failed.why) == ("offline", "input/output error")
+
+
+def test_a_dir_that_comes_back_has_its_whole_time_to_take_the_epoch() -> None:
+    node = Node("A", "B")
+    node.orders()
+    node.done("write epoch 1 to A")
+    node.told(DirFailed(directory_id="B", why="gone"))
+    node.failed("write epoch 1 to B", BROKEN)
+    node.later(PATIENCE_MS)
+    back = DirsRead(dirs=(dir_report("B"),), folders=(folder(ORDERS, "B"),))
+    assert node.told(back) == ["write epoch 1 to B"]
+    node.epoch, node.number = 2, 0
+    assert node.orders(serve(ORDERS, "B")) == ["write epoch 2 to A"]
+    assert node.done("write epoch 2 to A") == []
+    assert node.report.orders == -1, "B may still take the epoch"
+    assert node.done("write epoch 1 to B") == ["write epoch 2 to B"]
+    said = node.done("write epoch 2 to B")
+    assert said == ["start orders-0 of old in B with config 1, first"]
 
 
 def test_nothing_is_removed_from_a_dir_that_hangs() -> None:
@@ -281,6 +324,16 @@ def test_orders_that_waited_for_an_epoch_are_refused_when_a_higher_one_came() ->
     assert node.done("write epoch 1 to A") == ["write epoch 2 to A"]
     said = node.done("write epoch 2 to A")
     assert said == ["refuse, epoch 2 was seen", "make orders-1 of old in A"]
+
+
+def test_of_many_orders_that_wait_for_an_epoch_the_newest_are_obeyed() -> None:
+    """A disk is slow, and the Controller goes on sending."""
+    node = Node("A")
+    for _ in range(MAX_HELD):
+        node.orders()
+    node.orders(create())
+    assert node.done("write epoch 1 to A") == ["make orders-0 of old in A"]
+    assert node.report.orders == MAX_HELD + 1
 
 
 def test_late_orders_are_dropped() -> None:

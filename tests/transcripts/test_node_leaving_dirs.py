@@ -1,5 +1,7 @@
 """A LogManager's machine, as transcripts: an operator takes a log dir out of use, in order."""
 
+from dataclasses import replace
+
 from raylog.actors.control import KeepOut, ReadBack
 from raylog.actors.node.events import ActorGone, DirFailed, DirsRead, Folder
 from raylog.actors.node.places import CLOSING, NOT_IN_ORDER, READING_BACK
@@ -110,6 +112,20 @@ def test_nothing_new_is_begun_in_it() -> None:
 
 def test_an_operator_who_changes_his_mind_waits_for_the_end() -> None:
     node = leaving()
+    assert node.orders(ReadBack(directory_id="A")) == []
+    assert node.done(END) == [RETIRE]
+    assert node.done(RETIRE) == ["read A back"]
+
+
+def test_a_dir_that_was_read_back_once_is_read_back_again_after_it_has_left() -> None:
+    """What was read back before says nothing of its next use."""
+    before = replace(dir_report("A"), is_read_back=True)
+    node = Node(before, "B", folders=[folder(ORDERS, "A")])
+    node.obeys(serve())
+    node.done("start orders-0 of old in A with config 1, first")
+    assert node.report.dirs[0].is_read_back
+    assert node.orders(LEAVE) == [END]
+    assert not node.report.dirs[0].is_read_back
     assert node.orders(ReadBack(directory_id="A")) == []
     assert node.done(END) == [RETIRE]
     assert node.done(RETIRE) == ["read A back"]

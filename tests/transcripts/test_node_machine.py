@@ -327,6 +327,24 @@ def test_a_disk_error_takes_the_dir_offline_whose_file_it_names() -> None:
     assert [dir.state for dir in node.report.dirs] == ["offline", "online"]
 
 
+def test_a_disk_error_does_not_take_a_dir_offline_whose_path_begins_like_the_one_that_failed() -> (
+    None
+):
+    node = Node("1", "10", folders=[folder(ORDERS, "10")])
+    node.obeys(serve(ORDERS, "10"))
+    broken = StorageError("/disk/10/orders-0", "input/output error")
+    node.failed("start orders-0 of old in 10 with config 1, first", broken)
+    assert [dir.state for dir in node.report.dirs] == ["online", "offline"]
+
+
+def test_a_disk_error_may_name_the_dir_itself() -> None:
+    node = Node("1", "10", folders=[folder(ORDERS, "10")])
+    node.obeys(serve(ORDERS, "10"))
+    broken = StorageError("/disk/1", "input/output error")
+    node.failed("start orders-0 of old in 10 with config 1, first", broken)
+    assert [dir.state for dir in node.report.dirs] == ["offline", "online"]
+
+
 def test_a_disk_error_without_a_place_is_of_the_dir_that_was_used() -> None:
     node = serving("A", "B")
     node.orders(serve(version=2))
@@ -537,6 +555,18 @@ def test_orders_confirm_only_what_their_report_has_shown() -> None:
     assert confirmed(node, 0) == {ORDERS: 1}
     node.orders(serve(version=2))
     assert confirmed(node, 0) == {}
+
+
+def test_a_word_from_the_report_before_does_not_confirm_what_changed_since() -> None:
+    node = upkeep()
+    node.orders(serve(version=2))
+    before = node.report.number
+    node.done("configure orders-0 of old with 2")
+    assert node.report.number == before + 1
+    node.told(Ordered(orders=node.envelope(report=before)))
+    assert confirmed(node, 0) == {}
+    node.orders()
+    assert confirmed(node, 0) == {ORDERS: 2}
 
 
 def test_a_log_that_is_to_go_is_not_confirmed() -> None:

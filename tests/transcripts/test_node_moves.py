@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from raylog.actors.control import ReadBack
+from raylog.actors.control import ReadBack, SetAside
 from raylog.actors.node.events import (
     ActorGone,
     DirFailed,
@@ -210,6 +210,13 @@ def test_a_log_is_removed_with_its_copy_in_the_middle_of_a_move() -> None:  # nu
     assert node.failed("doom orders-0 of old in A", HANGS) == []
     assert node.logs == ["orders-0 of old in A: failed (OutOfResources)"]
     assert node.orders(remove()) == ["doom orders-0 of old in A"]
+
+
+def test_the_copy_of_a_log_that_was_moved_is_not_set_aside() -> None:
+    """The Controller may count the log there, and would not find it."""
+    node = moved()
+    assert node.orders(SetAside(partition=PARTITION, topic_id="old", directory_id="B")) == []
+    assert node.orders(serve(ORDERS, "B")) == ["start orders-0 of old in B with config 1, clean"]
 
 
 def test_a_log_that_was_moved_is_removed_from_both_dirs() -> None:  # number 16

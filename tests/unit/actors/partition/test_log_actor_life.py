@@ -209,6 +209,14 @@ def test_an_order_changes_the_config_unless_it_is_older(first: FakeLogActor) -> 
     assert says.controller_epoch == 4, "it has seen it"
 
 
+def test_an_order_of_the_same_version_changes_the_config(first: FakeLogActor) -> None:
+    """The broker has other defaults: the topic's config, and its version, are as before."""
+    impl = first.run().impl
+    impl.reconfigure(order_of(2))
+    says = impl.reconfigure(order_of(2, config=LogConfig(retention_ms=5)))
+    assert (says.config_version, says.config) == (2, LogConfig(retention_ms=5))
+
+
 def test_an_order_of_an_older_controller_is_ignored(first: FakeLogActor) -> None:
     impl = first.run().impl
     impl.reconfigure(order_of(2, controller_epoch=5))

@@ -31,6 +31,7 @@ from raylog.cluster.controller.home import (
     known_by,
 )
 from raylog.cluster.controller.metadata_log import MetadataLog
+from raylog.cluster.controller.observed import SUSPECT_MS
 from raylog.cluster.controller.records import (
     ControllerRecord,
     CopiesRecord,
@@ -616,6 +617,17 @@ def test_a_copy_that_has_not_heard_the_lost_controller_for_long_may_have_been_le
         nodes.begin()
 
 
+def test_a_copy_that_heard_the_lost_controller_almost_too_long_ago_is_not_fenced() -> None:
+    """The Controller leaves a copy out after SUSPECT_MS by its own clock, which may be faster."""
+    nodes = Nodes("a", "b", own="b")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("a", "b")
+    nodes.is_lost("a")
+    nodes.has_manager("b", idle_ms=SUSPECT_MS - 500)
+    with pytest.raises(MetadataIncomplete, match="node a "):
+        nodes.begin()
+
+
 @pytest.mark.parametrize(
     ("marks", "goes_on"),
     [
@@ -736,6 +748,18 @@ def test_where_the_last_controller_was_elsewhere_all_nodes_are_looked_at() -> No
     nodes.left = [Mark(epoch=0)]
     assert nodes.begin() == "/b"
     assert nodes.looked_at == ["own", "all"]
+
+
+def test_a_backup_where_the_last_controller_was_not_is_not_taken_for_its_metadata() -> None:
+    """Node a has the newest metadata, and no LogManager runs that could say so."""
+    nodes = Nodes("a", "b", own="b")
+    nodes.writes("a", controller("a", 1))
+    nodes.copies("a", "b")
+    nodes.writes("a", topic("later"))
+    expected = nodes.records("a")
+    nodes.left = [Mark(epoch=0)]
+    assert nodes.begin() == "/b"
+    assert nodes.records("b") == expected
 
 
 # -- a backup that was put in the place of the metadata while the broker runs ----------------------

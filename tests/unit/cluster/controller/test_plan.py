@@ -27,6 +27,7 @@ from raylog.cluster.controller.observed import SUSPECT_MS, Observed
 from raylog.cluster.controller.plan import Configs, Plan, plan
 from raylog.cluster.controller.records import (
     ControllerRecord,
+    CopiesRecord,
     DirRecord,
     NodeRecord,
     PartitionRecord,
@@ -224,6 +225,26 @@ def test_a_dir_that_an_operator_wants_offline_is_kept_out_until_its_node_says_so
     assert (keep_out in orders) == is_ordered
 
 
+@pytest.mark.parametrize("is_ordered", [False, True])
+def test_only_an_operators_order_to_leave_a_dir_waits_for_the_copy_of_the_metadata_in_it(
+    is_ordered: bool,
+) -> None:
+    """A disk that failed is out of use at once, whatever lies on it."""
+    offline = replace(DIRS[0], state="offline", why="EIO", life="1", is_ordered=is_ordered)
+    desired = desired_of(offline, CopiesRecord(nodes=("a",), directories=("a1",)))
+    assert orders_of(desired) == (() if is_ordered else (KEEP_OUT,))
+
+
+def test_a_log_that_is_served_from_a_dir_that_is_recorded_offline_is_doubted() -> None:
+    """Else its node would go on to remove records of it."""
+    offline = replace(DIRS[0], state="offline", why="EIO", life="1")
+    desired = desired_of(TOPIC, ONLINE, offline)
+    made = planned(desired, report("a", SERVING))
+    assert made.orders["a"] == (KEEP_OUT,)
+    assert made.doubts["a"] == {LOG}
+    assert planned(desired_of(TOPIC, ONLINE), report("a", SERVING)).doubts["a"] == set()
+
+
 def test_a_config_that_the_broker_does_not_allow_any_more_is_ordered_of_nobody() -> None:
     desired = desired_of(replace(TOPIC, config={"segment.bytes": -5}), ONLINE)
     assert orders_of(desired, entry(LOG, "a1", "found")) == ()
@@ -281,6 +302,19 @@ def test_a_partition_is_not_removed_while_its_dir_is_offline_or_an_order_is_unde
     assert records_of(desired, dirs=[ONLINE_DIRS[1]]) == ()
     seen = replace(obeying(report("a"), EPOCH), under_way=frozenset({LOG}))
     assert plan(desired, {"a": seen}, 0, Configs(DEFAULTS)).records == ()
+
+
+@pytest.mark.parametrize("node", ["a", "b"])
+def test_a_partition_is_not_removed_while_its_folder_may_lie_in_a_dir_that_could_not_be_read(
+    node: str,
+) -> None:
+    """Nobody knows the dir's id. Node a is to make the partition, or was to make it before b."""
+    left = () if node == "a" else ("a",)
+    desired = desired_of(replace(CREATING, state="removing", node=node, left=left))
+    unread = DirReport(directory_id=None, path="/a3", state="offline", why="EIO")
+    told = report("a", dirs=[*ONLINE_DIRS, unread])
+    assert planned(desired, told, report("b")).records == ()
+    assert planned(desired, report("a"), report("b")).records == (PartitionRemovedRecord(log=LOG),)
 
 
 def test_a_partition_that_two_nodes_were_to_make_is_removed_when_both_have_nothing() -> None:

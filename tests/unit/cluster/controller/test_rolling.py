@@ -14,7 +14,13 @@ from raylog.cluster.controller.records import (
     Record,
     TopicRecord,
 )
-from raylog.cluster.controller.rolling import Roll, digests_of, outdated_nodes, roll
+from raylog.cluster.controller.rolling import (
+    Roll,
+    digests_of,
+    has_outdated,
+    outdated_nodes,
+    roll,
+)
 from raylog.storage.names import TopicPartition
 from raylog.storage.wire import RELEASE
 
@@ -149,6 +155,14 @@ def test_nodes_that_obey_an_older_config_are_named_with_what_they_wait_for() -> 
         "node b does not serve",
         "b": "it has not taken the present config yet",
     }
+
+
+def test_a_node_that_is_to_stop_need_not_obey_the_present_config() -> None:
+    """It is closing its logs, and is started with the config of that time."""
+    stopped = desired(NodeRecord(key="a", kafka_id=0, port=0, state="stopped"))
+    nodes = {"a": node("a"), "b": node("b", NEW, SERVED)}
+    assert outdated_nodes(stopped, nodes, 0, NEW) == {}
+    assert not has_outdated(stopped, nodes, NEW)
 
 
 def test_a_node_of_an_older_raylog_does_not_say_what_it_obeys() -> None:
