@@ -636,7 +636,8 @@ class MetadataIncomplete(RaylogError):
         "the newest metadata in reach ({found}) may lack the last changes: {missed} may have them, "
         "and is missed. Start that node, or repair its disk: the broker goes on then. Only where "
         "it is lost for good: `raylog metadata restore --from {source}` goes on with what is in "
-        "reach. What it does not know is set aside then, and not deleted"
+        "reach. What it does not know is set aside then, and not deleted; nothing is removed from "
+        "any topic until you set its config again"
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from raylog.actors.errors import BrokerRunning, InvalidRequest, NotLeader, RequestTimedOut
 from raylog.actors.messages import ActorProcess
-from raylog.actors.node.broker_config import BrokerConfig, node_log_dirs
+from raylog.actors.node.broker_config import BrokerConfig, log_dirs_of_environment, node_log_dirs
 from raylog.actors.runtime.calls import gather
 from raylog.actors.runtime.names import Node
 from raylog.actors.runtime.nodes import alive_nodes, own_node
@@ -88,12 +88,12 @@ class Machines(CopyFiles, Protocol):
 
     def run(
         self,
-        function: Callable[..., None],
+        function: Callable[..., Answer],
         node_id: str,
         arguments: tuple[Any, ...],
         what: str,
-    ) -> None:
-        """Run a function on a node. ``what``: what it is for, as errors say it."""
+    ) -> Answer:
+        """What a function returns on a node. ``what``: what it is for, as errors say it."""
 
 
 class RayMachines:
@@ -166,13 +166,13 @@ class RayMachines:
 
     def run(
         self,
-        function: Callable[..., None],
+        function: Callable[..., Answer],
         node_id: str,
         arguments: tuple[Any, ...],
         what: str,
-    ) -> None:
+    ) -> Answer:
         node = Node(node_id)
-        run_on_nodes(function, {node: arguments}, what)[node].get(WORK_TIMEOUT_S)
+        return run_on_nodes(function, {node: arguments}, what)[node].get(WORK_TIMEOUT_S)
 
 
 def _described(process: ActorProcess | None) -> str:
@@ -180,6 +180,14 @@ def _described(process: ActorProcess | None) -> str:
     if process is None:
         return "Ray does not tell its process"
     return f"process {process.pid} on node {short_key(process.node_id)}"
+
+
+def every_node_names_log_dirs() -> bool:
+    """Whether each node of the Ray cluster has a RAYLOG_LOG_DIRS of its own."""
+    nodes = dict.fromkeys(alive_nodes(), ())
+    asked = gather(run_on_nodes(log_dirs_of_environment, nodes, "its log dirs"), LOOK_TIMEOUT_S)
+    asked.raise_faults()
+    return not asked.errors and all(asked.answers.values())
 
 
 def log_dirs_of(namespace: str) -> str:
@@ -259,13 +267,13 @@ class ThisMachine:
 
     def run(
         self,
-        function: Callable[..., None],
+        function: Callable[..., Answer],
         node_id: str,
         arguments: tuple[Any, ...],
         what: str,
-    ) -> None:
+    ) -> Answer:
         assert node_id == self._node.node_id, "there is no other node"
-        _in_time(lambda: function(*arguments), what, WORK_TIMEOUT_S)
+        return _in_time(lambda: function(*arguments), what, WORK_TIMEOUT_S)
 
 
 def _in_time(function: Callable[[], Answer], what: str, timeout_s: float) -> Answer:

@@ -7,7 +7,7 @@ to them is ``machines.py``. What counts is decided elsewhere: ``controller/stand
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +20,14 @@ from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.home import Survey, content_of, remembered
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.putting import put_copy
-from raylog.cluster.controller.rebuilding import FoundDir, Rebuilt, rebuilt
-from raylog.cluster.controller.records import ControllerRecord, CopiesRecord, decode, encode
+from raylog.cluster.controller.rebuilding import KEEPING, FoundDir, Rebuilt, keeping, rebuilt
+from raylog.cluster.controller.records import (
+    ControllerRecord,
+    CopiesRecord,
+    TopicRecord,
+    decode,
+    encode,
+)
 from raylog.cluster.controller.snapshots import desired_of
 from raylog.cluster.controller.standings import Restoration, Standing, restoration, standings
 from raylog.cluster.machines import Machines
@@ -42,6 +48,18 @@ class TakenIn:
     made: tuple[TopicPartition, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """The cluster goes on from the copy that ``found`` says.
+
+    ``before``: the topics from which nothing is removed any more, each with what it had of its own
+    for the keys that say so.
+    """
+
+    found: Restoration
+    before: Mapping[str, Mapping[str, Any]]
+
+
 class MetadataWork:
     """``must_look_at``: log dirs that the user has named for this; see ``check_looked_at``."""
 
@@ -52,28 +70,33 @@ class MetadataWork:
         """How every copy stands. Raises as ``_survey`` does."""
         return standings(self._survey(only_reads=True).dirs)
 
-    def restore(self, source: str) -> Restoration:
+    def restore(self, source: str, *, keep_configs: bool = False) -> Restored:
         """Have the cluster go on from the copy at ``source``: a node's key or Ray id, or a path.
 
-        Does nothing where it would do so by itself. Raises as ``restoration`` does; InvalidRequest
+        Does nothing where it would do so by itself. Where the copy may lack changes, one of them
+        may have been a config that kept records: so nothing is removed from any topic any more,
+        until its config is set again (``KEEPING``). ``keep_configs``: the topics obey what the copy
+        says all the same. Raises as ``restoration`` does; InvalidRequest
         also where a Controller serves, or hangs; LogLocked where another broker uses the log dir;
         RequestTimedOut where a node does not answer.
         """
         self._machines.check_not_served()
         dirs = self._survey().dirs
         found = restoration(dirs, source)
+        before: Mapping[str, Mapping[str, Any]] = {}
         if found.is_needed:
+            keeps_records = bool(found.lacks) and not keep_configs
             takes_lock = not self._machines.has_managers()
             self._machines.release(found.source.node_id)
             key = found.source.node or found.source.node_id
-            arguments = (found.source.path, found.epoch, key, (), takes_lock)
-            self._machines.run(
+            arguments = (found.source.path, found.epoch, key, (), takes_lock, keeps_records)
+            before = self._machines.run(
                 go_on_from, found.source.node_id, arguments, "restoring the metadata"
             )
             self._tell_epoch(dirs, found.source.cluster_id, found.epoch)
             for entry in found.parted:
                 self._machines.set_aside(entry)
-        return found
+        return Restored(found=found, before=before)
 
     def rebuild(self, *, make_missing: bool = False) -> Rebuilt:
         """Make the metadata anew from the folders in all log dirs.
@@ -257,32 +280,37 @@ def go_on_from(
     node: str,
     values: Sequence[bytes] = (),
     takes_lock: bool = True,
-) -> None:
+    keeps_records: bool = False,
+) -> dict[str, dict[str, Any]]:
     """Begin a Controller's epoch in the metadata of a log dir, which is the only copy from then on.
 
-    ``values``: records that follow. ``takes_lock``: as of ``_unused``. Raises LogLocked where a
-    Controller writes it, or a process uses the log dir; StorageError.
+    ``values``: records that follow. ``takes_lock``: as of ``_unused``. ``keeps_records``: nothing
+    is removed from any topic any more; returned is what they had for the keys that say so. Raises
+    LogLocked where a Controller writes it, or a process uses the log dir; StorageError.
     """
     fs = RealFileSystem()
     with _unused(fs, log_dir, takes_lock=takes_lock):
-        _begin_epoch(fs, log_dir, epoch, node, values)
+        log = MetadataLog(fs, SystemClock(), log_dir)
+        try:
+            kept = keeping(log.desired, epoch) if keeps_records else ()
+            before = {topic.name: _own(log.desired.topics[topic.topic_id]) for topic in kept}
+            log.append(
+                [
+                    ControllerRecord(epoch=epoch, node=node, directory=log.directory_id),
+                    CopiesRecord(nodes=(node,), directories=(log.directory_id,)),
+                    *map(decode, values),
+                    *kept,
+                ],
+                may_use_reserve=True,
+            )
+        finally:
+            log.close()
+    return before
 
 
-def _begin_epoch(
-    fs: FileSystem, log_dir: str, epoch: int, node: str, values: Sequence[bytes]
-) -> None:
-    log = MetadataLog(fs, SystemClock(), log_dir)
-    try:
-        log.append(
-            [
-                ControllerRecord(epoch=epoch, node=node, directory=log.directory_id),
-                CopiesRecord(nodes=(node,), directories=(log.directory_id,)),
-                *map(decode, values),
-            ],
-            may_use_reserve=True,
-        )
-    finally:
-        log.close()
+def _own(topic: TopicRecord) -> dict[str, Any]:
+    """What a topic has of its own for the keys that say what is removed."""
+    return {key: value for key, value in topic.config.items() if key in KEEPING}
 
 
 def know_epoch(log_dirs: Sequence[str], epoch: int) -> None:

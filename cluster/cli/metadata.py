@@ -1,7 +1,9 @@
 """``raylog metadata``: the copies of the cluster's metadata, and what to do when they are lost."""
 
 import os
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -140,6 +142,14 @@ def restore(
             "`--address local` give the path: a node without a label has another id each time.",
         ),
     ],
+    keep_configs: Annotated[
+        bool,
+        typer.Option(
+            "--keep-configs",
+            help="The topics obey the configs of the copy, also where they may be older than the "
+            "last ones.",
+        ),
+    ] = False,
     log_dir: LogDirs = None,
     config: ConfigFile = None,
     address: RayToAsk = None,
@@ -150,13 +160,17 @@ def restore(
     For a broker that does not start, or whose Controller waits, since a copy is missed
     (MetadataIncomplete) or two have gone on apart (MetadataInDoubt). First start the node that is
     missed, or repair its disk, if you can: then nothing is lost. Says what may be missing. Topics
-    and partitions that the copy does not know are set aside then, not deleted. A Controller that
+    and partitions that the copy does not know are set aside then, not deleted. Configs may be
+    missing, too: nothing is removed from any topic (cleanup.policy=delete, retention.ms=-1,
+    retention.bytes=-1) until you set these keys again; the command prints what they were. A
+    Controller that
     waits goes on by itself within seconds; else run `raylog start`. Where the copy is whole,
     nothing is done.
     """
     work = metadata_work(log_dir, config, address, namespace)
     with told_if_interrupted(IF_INTERRUPTED):
-        found = work.restore(source)
+        restored = work.restore(source, keep_configs=keep_configs)
+    found = restored.found
     if not found.is_needed:
         typer.echo(f"the copy in {found.source} lacks nothing: nothing was changed")
         return
@@ -164,7 +178,28 @@ def restore(
         note(f"may be missing: {lack}")
     for entry in found.parted:
         note(f"{entry}: it had gone on apart, and was renamed -stray")
+    for line in _kept(restored.before):
+        note(line)
     typer.echo(f"the cluster goes on from the copy in {found.source}, epoch {found.epoch}")
+
+
+def _kept(before: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
+    """From which topics nothing is removed any more, and the commands that change that."""
+    from raylog.cluster.controller.rebuilding import KEEPING
+
+    if not before:
+        return
+    yield (
+        "a config that kept records may be among what is missing: nothing is removed from any "
+        "topic (cleanup.policy=delete, retention.ms=-1, retention.bytes=-1) until you set these "
+        "keys again:"
+    )
+    for name, own in sorted(before.items()):
+        values = [f"{key}={value}" for key, value in own.items()]
+        others = [f"--delete {key}" for key in KEEPING if key not in own]
+        yield shlex.join(["raylog", "config", "set", name, *values]) + "".join(
+            f" {one}" for one in others
+        )
 
 
 @app.command()
@@ -250,15 +285,16 @@ def _config(log_dir: list[str] | None, config: Path | None, namespace: str) -> "
         names_log_dirs,
     )
     from raylog.cluster.config_file import read_config_file
-    from raylog.cluster.machines import log_dirs_of
+    from raylog.cluster.machines import every_node_names_log_dirs, log_dirs_of
 
     settings = read_config_file(config) if config else {}
     if log_dir:
         settings["log.dirs"] = log_dir
     if not names_log_dirs(settings):
         found = list(log_dirs_of_environment()) or (namespace and log_dirs_of(namespace))
-        if not found:
+        if found:
+            settings["log.dirs"] = found
+        elif not namespace or not every_node_names_log_dirs():
             raise typer.BadParameter("no broker runs: give --log-dir DIR, as to `raylog start`")
-        settings["log.dirs"] = found
-    settings["log.dirs"] = absolute(BrokerConfig.parse(settings).log_dirs)
-    return BrokerConfig.parse(settings)
+    parsed = BrokerConfig.parse(settings)
+    return replace(parsed, log_dirs=tuple(absolute(parsed.log_dirs)))

@@ -23,6 +23,7 @@ from raylog.actors.errors import (
     UpgradeRefused,
 )
 from raylog.actors.levels import LEVELS, USERS_LEVEL, Levels
+from raylog.actors.listeners import PLAINTEXT
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.commands import (
     AddPartitions,
@@ -415,10 +416,18 @@ class Judging:
             return ()
         self._check_version(command.if_version)
         check_applicable(changes(self._config, config))
+        self._check_listener(config)
         for topic in self._desired.topics.values():
             self._check_topic(topic, config)
         version = self._desired.next_broker_version()
         return (BrokerConfigRecord(config=config, version=version, start=self._start),)
+
+    def _check_listener(self, config: BrokerConfig) -> None:
+        """Raise InvalidConfig for what an older raylog, which may read it, cannot."""
+        level = self._desired.level
+        if level < USERS_LEVEL and config.listener_at("").protocol != PLAINTEXT:
+            why = f"needs a cluster of level {USERS_LEVEL}: `raylog upgrade finalize` raises it"
+            raise InvalidConfig("listeners", config.listeners, why)
 
     def _check_version(self, if_version: int | None) -> None:
         """Raise InvalidRequest where another config counts than who asks has seen."""

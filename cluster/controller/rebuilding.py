@@ -13,13 +13,13 @@ raylog knows: an older one might not read what lies in the log dirs, and refuses
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from raylog.actors.control import LogId
 from raylog.actors.errors import InvalidRequest, SeveralClusters
 from raylog.actors.levels import FIRST_LEVEL, LEVELS, Levels
 from raylog.actors.metadata_history import next_era
-from raylog.cluster.controller.desired import VERSION_SHIFT
+from raylog.cluster.controller.desired import VERSION_SHIFT, Desired
 from raylog.cluster.controller.records import (
     ClusterRecord,
     ControllerRecord,
@@ -242,3 +242,18 @@ def _logs(
 
 def _path(entry: FoundDir, partition: TopicPartition) -> str:
     return f"{entry.path}/{partition} of node {entry.node[:8]}"
+
+
+def keeping(desired: Desired, epoch: int) -> tuple[TopicRecord, ...]:
+    """What has nothing removed from any topic any more: its config may be older than the last one.
+
+    ``epoch``: of the Controller that writes it.
+    """
+    return tuple(
+        replace(
+            topic,
+            config={**topic.config, **topic_overrides(KEEPING)},
+            version=max(topic.version + 1, epoch << VERSION_SHIFT),
+        )
+        for topic in desired.topics.values()
+    )

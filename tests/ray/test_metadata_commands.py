@@ -47,7 +47,7 @@ def test_the_copies_are_shown_and_metadata_that_is_lost_is_made_of_the_folders(
         assert (shown.state, shown.path, shown.topics) == ("newest", log_dir, 1)
         with pytest.raises(InvalidRequest, match="is served by a Controller"):
             work.restore(shown.node)
-    assert not work.restore(shown.node).is_needed
+    assert not work.restore(shown.node).found.is_needed
     with pytest.raises(InvalidRequest, match="can be read"):
         work.rebuild()
     shutil.rmtree(Path(log_dir, METADATA))

@@ -9,9 +9,16 @@ from raylog.actors.cluster_image import NO_ENTRIES, UserEntry
 from raylog.actors.errors import InvalidRequest
 from raylog.actors.levels import USERS_LEVEL
 from raylog.actors.plane.users import SCRAM_MECHANISMS, verifiers_of
-from raylog.cluster.controller.commands import Command, DeleteUser, FinalizeUpgrade, PutUser
+from raylog.cluster.controller.commands import (
+    ApplyConfig,
+    Command,
+    DeleteUser,
+    FinalizeUpgrade,
+    PutUser,
+)
 from raylog.cluster.controller.describe import Snapshot
 from raylog.cluster.controller.imaging import Imaging
+from raylog.storage.errors import InvalidConfig
 from tests.harness.controller_play import Play
 from tests.transcripts.controllers import error_of, node_a, node_b
 
@@ -92,6 +99,17 @@ def test_a_cluster_that_an_older_raylog_may_read_has_no_users() -> None:
     assert "raylog upgrade finalize" in refused(play, PutUser(name="ann", verifiers=SECRET))
     done(play, FinalizeUpgrade(level=USERS_LEVEL))
     done(play, PutUser(name="ann", verifiers=SECRET))
+
+
+def test_a_listener_that_an_older_raylog_does_not_know_waits_for_that_level_too() -> None:
+    play = old()
+    config = {"log.dirs": ["/a1"], "listeners": "SASL_PLAINTEXT://:19092"}
+    play.asks(ApplyConfig(config=config))
+    error = error_of(play)
+    assert isinstance(error, InvalidConfig)
+    assert "`raylog upgrade finalize`" in str(error)
+    done(play, FinalizeUpgrade(level=USERS_LEVEL))
+    assert "append" in " ".join(play.asks(ApplyConfig(config=config)))
 
 
 def test_each_log_manager_is_shown_them_and_only_what_has_changed(play: Play) -> None:

@@ -26,6 +26,7 @@ from raylog.cluster.controller.records import (
     ControllerRecord,
     CopiesRecord,
     LevelRecord,
+    TopicRecord,
     encode,
 )
 from raylog.cluster.controller.standings import restoration, standings
@@ -282,14 +283,15 @@ def test_a_stopped_copy_that_was_left_out_since_is_restored_by_a_person(
     """The Controller does not begin over it by itself."""
     written: list[Any] = []
 
-    def run(work: Any, function: Any, node_id: str, arguments: tuple[Any, ...], what: str) -> None:
+    def run(work: Any, function: Any, node_id: str, arguments: tuple[Any, ...], what: str) -> Any:
         written.append(arguments[0])
+        return {}
 
     monkeypatch.setattr(machines, "RayReach", lambda *_, **__: StoppedReach(left))
     monkeypatch.setattr(machines, "find_controller", lambda _: None)
     monkeypatch.setattr(RayMachines, "run", run)
     work = MetadataWork(RayMachines("ns", BrokerConfig.parse({"log.dirs": "/a"})))
-    found = work.restore("a")
+    found = work.restore("a").found
     assert found.is_needed == is_needed
     assert written == (["/a", ["/a"]] if is_needed else []), "and the log dirs know of it"
     assert found.lacks == (("what only node b may have",) if is_needed else ())
@@ -382,7 +384,7 @@ def test_on_one_machine_the_metadata_is_made_anew_and_restored_without_a_ray(
     made = work.rebuild()
     assert (made.topics, made.partitions) == (1, 1)
     assert read_controller_epoch(FS, str(path)) == made.epoch
-    assert not work.restore(str(path)).is_needed
+    assert not work.restore(str(path)).found.is_needed
     assert [entry.topics for entry in work.status()] == [1]
 
 
@@ -396,3 +398,36 @@ def test_work_on_a_disk_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(RequestTimedOut, match="writing the metadata"):
         machine.run(write, machine.own().node_id, (), "writing the metadata")
     hangs.set()
+
+
+@pytest.mark.usefixtures("no_ray")
+@pytest.mark.parametrize("keep_configs", [False, True])
+def test_after_a_restore_nothing_is_removed_under_a_config_that_may_be_older(
+    tmp_path: Path, keep_configs: bool
+) -> None:
+    """A lost change may have been retention.ms=-1."""
+    path = tmp_path / "b"
+    directory_id = member(path)
+    log = MetadataLog(FS, SystemClock(), str(path), new_cluster="cluster-1")
+    config = {"retention.ms": 1000, "cleanup.policy": "compact", "segment.bytes": 1 << 20}
+    log.append(
+        [
+            ControllerRecord(epoch=4, node="a", directory="lost"),
+            CopiesRecord(nodes=("a", "b"), directories=("lost", directory_id)),
+            TopicRecord(name="t", topic_id=random_id(), config=config, version=4 << 32),
+        ]
+    )
+    log.close()
+    work = MetadataWork(ThisMachine([str(path)]))
+    restored = work.restore(str(path), keep_configs=keep_configs)
+    assert restored.found.lacks
+    log = MetadataLog(FS, SystemClock(), str(path))
+    (topic,) = log.desired.topics.values()
+    log.close()
+    if keep_configs:
+        assert (restored.before, topic.config) == ({}, config)
+        return
+    assert restored.before == {"t": {"retention.ms": 1000, "cleanup.policy": "compact"}}
+    keeping = {"cleanup.policy": "delete", "retention.ms": -1, "retention.bytes": -1}
+    assert topic.config == config | keeping
+    assert topic.version == restored.found.epoch << 32, "no log has a higher one"

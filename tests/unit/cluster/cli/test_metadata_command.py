@@ -13,7 +13,7 @@ from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime import clusters
 from raylog.cluster import machines, metadata_work
 from raylog.cluster.controller.copies import SurveyedDir
-from raylog.cluster.controller.standings import Standing
+from raylog.cluster.controller.standings import Restoration, Standing
 from raylog.storage.names import TopicPartition
 from tests.harness.shell import run_here
 
@@ -41,6 +41,13 @@ class Rays:
 
     def status(self) -> list[Standing]:
         return self.standings
+
+    def restore(self, source: str, *, keep_configs: bool) -> metadata_work.Restored:
+        found = SurveyedDir(node_id="1" * 56, path="/a", node="a", has_metadata=True)
+        lacks = ("what only node b may have",)
+        restoration = Restoration(source=found, epoch=10_000, lacks=lacks)
+        own = {"old": {}, "t 2": {"retention.ms": 1000, "cleanup.policy": "compact"}}
+        return metadata_work.Restored(found=restoration, before={} if keep_configs else own)
 
     def adopt(self, folders: list[str], *, make_missing: bool) -> metadata_work.TakenIn:
         self.adopted = folders
@@ -233,3 +240,34 @@ def test_one_that_is_interrupted_says_what_may_have_become_of_it(
     done = run_here(*command, "--address", "local", "--log-dir", "/mnt/a")
     assert done.returncode == 130
     assert done.stderr.startswith(f"interrupted: {says}")
+
+
+def test_a_restore_says_from_what_nothing_is_removed_any_more_and_how_to_change_that(
+    rays: Rays,
+) -> None:
+    done = run_here("metadata", "restore", "--from", "a", "--log-dir", "/a")
+    assert done.returncode == 0
+    missing, why, old, other = done.stderr.splitlines()
+    assert missing == "may be missing: what only node b may have"
+    assert why.startswith("a config that kept records may be among what is missing: nothing is ")
+    assert old == (
+        "raylog config set old --delete cleanup.policy --delete retention.bytes "
+        "--delete retention.ms"
+    )
+    assert other == (
+        "raylog config set 't 2' retention.ms=1000 cleanup.policy=compact --delete retention.bytes"
+    )
+    assert done.stdout.startswith("the cluster goes on from the copy in /a of node 1111")
+    kept = run_here("metadata", "restore", "--from", "a", "--log-dir", "/a", "--keep-configs")
+    assert kept.stderr.splitlines() == [missing]
+
+
+@pytest.mark.parametrize("have_them", [True, False])
+def test_where_no_broker_runs_the_nodes_say_which_log_dirs_they_have(
+    rays: Rays, monkeypatch: pytest.MonkeyPatch, have_them: bool
+) -> None:
+    monkeypatch.setattr(machines, "log_dirs_of", lambda namespace: "")
+    monkeypatch.setattr(machines, "every_node_names_log_dirs", lambda: have_them)
+    done = run_here("metadata", "status")
+    assert done.returncode == (0 if have_them else 2)
+    assert rays.log_dirs == ()
