@@ -78,6 +78,8 @@ class Facts:
     node_list: Sequence[NodeDescription] = ()
     silent_nodes: Mapping[str, str] = field(default_factory=dict)
     log_dirs: Sequence[LogDirStatus] = ()
+    # The names of all topics; None where the Controller does not say them.
+    topic_names: Sequence[str] | None = None
     topics: Sequence[TopicDescription] = ()
     partitions: Sequence[PartitionStatus] = ()
     silent_partitions: Mapping[str, str] = field(default_factory=dict)
@@ -93,6 +95,15 @@ class Facts:
     def stopped_nodes(self) -> list[NodeDescription]:
         """Those that an operator has stopped: nothing is wrong with them."""
         return [node for node in self.node_list if node.state in ("stopping", "stopped")]
+
+    def gone_nodes(self) -> list[NodeDescription]:
+        """Those that are not in the Ray cluster any more: what ran there answers nobody."""
+        return [node for node in self.node_list if node.state == "away"]
+
+    def _is_of_no_topic(self, partition: str) -> bool:
+        """Whether there is no topic of which this could be a partition."""
+        topic = partition.rpartition("-")[0]
+        return self.topic_names is not None and topic not in self.topic_names
 
     def described(self) -> Iterator[tuple[str, PartitionDescription]]:
         """All partitions that the metadata lists, with their names."""
@@ -150,6 +161,8 @@ class Facts:
             known, process = described.get(name), self.processes.get(LOG + name)
             if name in recovering or (known is not None and known.problem is not None):
                 continue
+            if known is None and self._is_of_no_topic(name):
+                continue  # the topic is deleted, and its process ends with its node, or later
             node_id = process.node_id if process is not None else known and known.node_id
             silent.append(
                 SilentPartition(

@@ -221,6 +221,20 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
     for node_id, why in facts.silent_nodes.items():
         if any(node.node == node_id for node in stopped):
             continue
+        if any(node.node == node_id for node in facts.gone_nodes()):
+            yield Finding(
+                severity=ERROR,
+                subject=f"node {facts.node_name(node_id)}",
+                what=(
+                    "it is not in the Ray cluster any more, and Ray tells of its actors yet. Its "
+                    "partitions cannot be used"
+                ),
+                todo=(
+                    "start its Ray again (`ray start`): raylog starts there by itself. If the "
+                    "machine is lost for good, see docs/OPERATIONS.md, A partition that is lost"
+                ),
+            )
+            continue
         yield Finding(
             severity=ERROR,
             subject=f"node {facts.node_name(node_id)}",
@@ -421,8 +435,11 @@ def _grouped(
 
 
 def _upkeep(facts: Facts) -> Iterator[Finding]:
+    gone = {node.node for node in facts.gone_nodes()}
     for name, why in facts.silent_upkeep.items():
         kind, _, node_id = name.partition(":")
+        if node_id in gone:
+            continue
         yield Finding(
             severity=WARNING,
             subject=f"{kind.lower()} of node {facts.node_name(node_id)}",

@@ -73,6 +73,7 @@ def gather_facts(
         problems=answers.get((CONTROLLER, "problems"), {}),
         nodes=answers.get((CONTROLLER, "nodes"), {}),
         node_list=answers.get((CONTROLLER, "describe_nodes"), ()),
+        topic_names=answers.get((CONTROLLER, "list_topics")),
         topics=list(topics.values()),
         log_dirs=merged_log_dirs(
             _joined(answers, LOG_MANAGER, "log_dirs"), answers.get((CONTROLLER, "log_dirs"), ())

@@ -573,3 +573,26 @@ def test_of_a_broker_that_is_being_stopped_there_is_one_finding() -> None:
     (found,) = findings(facts)
     assert (found.subject, found.severity) == ("broker", ERROR)
     assert "`raylog stop`" in found.todo
+
+
+def test_a_node_that_left_the_cluster_is_named_once_with_what_brings_it_back() -> None:
+    """Ray tells of its actors for a minute and more."""
+    away = NodeDescription(node="two", node_id=None, state="away")
+    finding = only(
+        Facts(
+            node_list=[away],
+            silent_nodes={"two": "no answer within 3 s"},
+            silent_upkeep={"Retention:two": "no answer within 3 s"},
+        )
+    )
+    assert (finding.severity, finding.subject) == (ERROR, "node two")
+    assert "not in the Ray cluster any more" in finding.what
+    assert "`ray start`" in finding.todo
+
+
+@pytest.mark.parametrize(("names", "count"), [(["t"], 0), (["t", "a-b"], 1), (None, 1)])
+def test_a_process_of_a_topic_that_is_deleted_need_not_answer(
+    names: list[str] | None, count: int
+) -> None:
+    seen = replace(facts(None), topic_names=names, silent_partitions={"a-b-0": "no answer"})
+    assert len(findings(seen)) == count
