@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import raylog
+from raylog.actors.levels import LEVELS
 from raylog.cluster.broker import Broker
 from raylog.cluster.upgrading import restart_controller, upgrade_status
 from raylog.storage.testing.waiting import wait_for
@@ -25,6 +26,7 @@ from raylog.storage.wire import RELEASE
 from tests.harness.paths import ROOT
 
 NAMESPACE = "upgraded"
+LEVEL = LEVELS.newest  # of this release
 NEWER = "9.0.0"
 PARTITIONS = 4
 pytestmark = pytest.mark.timeout(600)
@@ -47,7 +49,9 @@ def newer(folder: Path) -> Path:
     package = copied(folder)
     replace(package / "__init__.py", f'"{RELEASE}"', f'"{NEWER}"')
     levels = package / "actors" / "levels.py"
-    replace(levels, "RELEASES = {FIRST_LEVEL:", f'RELEASES = {{3: "{NEWER}", FIRST_LEVEL:')
+    replace(
+        levels, "RELEASES = {FIRST_LEVEL:", f'RELEASES = {{{LEVEL + 1}: "{NEWER}", FIRST_LEVEL:'
+    )
     more = '    novelty: str = "only the newer release knows it"\n'
     control = package / "actors" / "control.py"
     for line in ("    is_ending: bool = False\n", "    level: int = FIRST_LEVEL\n"):
@@ -179,15 +183,15 @@ def _upgrade(broker: Broker, nodes: Any, package: Path) -> None:
         60,
         "all nodes report to the new Controller",
     )
-    assert upgrade_status(broker).level == 2
-    assert "cluster is of level 3" in by_newer(package, nodes, "upgrade", "finalize")
+    assert upgrade_status(broker).level == LEVEL
+    assert f"cluster is of level {LEVEL + 1}" in by_newer(package, nodes, "upgrade", "finalize")
 
 
 def test_a_node_of_the_older_release_is_refused_by_name_and_goes_on_when_it_is_upgraded(
     broker: Broker, nodes: Any, releases: tuple[Path, Path]
 ) -> None:
     older, newer_package = releases
-    assert upgrade_status(broker).level == 3
+    assert upgrade_status(broker).level == LEVEL + 1
     nodes.kill("one")
     nodes.install("one", older)
     nodes.add("one")
