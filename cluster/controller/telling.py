@@ -58,7 +58,7 @@ class _Line:
     under_way: dict[LogId | str, int] = field(default_factory=dict)
     last_number: int = 0
     failed: dict[LogId, Delay] = field(default_factory=dict)  # when each is tried again
-    tried: dict[LogId, Try] = field(default_factory=dict)  # what of each was tried last
+    tried: dict[LogId, set[Try]] = field(default_factory=dict)  # what of each was tried
     # What is served, by the last report: (config version, leader epoch); and of this, what was
     # confirmed by some message, and what was not.
     served: dict[LogId, tuple[int, int]] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class _Line:
         log = log_of(order)
         if log is None or log not in self.failed:
             return True
-        is_new = log in self.tried and self.tried[log] != try_of(order)
+        is_new = log in self.tried and try_of(order) not in self.tried[log]
         return is_new or now_ms >= self.failed[log].due_ms
 
     def without(self, logs: frozenset[LogId]) -> tuple[Order, ...] | None:
@@ -116,10 +116,11 @@ class _Line:
         for order in tries:
             log = log_of(order)
             if log is not None:
-                if self.tried.get(log, try_of(order)) != try_of(order):
+                tried = self.tried.setdefault(log, set())
+                if tried and try_of(order) not in tried:
                     self.failed[log] = Delay(now_ms)
                 self.failed[log].done(now_ms)
-                self.tried[log] = try_of(order)
+                tried.add(try_of(order))
 
 
 class Telling:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from raylog.actors.control import LogReport, Order, Orders, Remove, Report, Serve
+from raylog.actors.control import LogReport, Order, Orders, Remove, Report, Serve, SetAside
 from raylog.actors.node.confirmed_logs import CONFIRMED_FOR_MS
 from raylog.cluster.controller.telling import CONFIRM_MS, Telling
 from raylog.cluster.controller.waiting import PATIENCE_MS
@@ -173,3 +173,21 @@ def test_what_was_not_tried_yet_does_not_wait_for_what_failed() -> None:
             if message is not None and message.orders:
                 tries.append(talk.now_ms)
         assert tries == [41_000, 43_000, 47_000], "that one has delays of its own"
+
+
+def test_two_folders_of_a_log_that_failed_are_tried_less_and_less_often() -> None:
+    failed = [entry(LOG, dir_id, "failed", problem=DiskFull("/a1")) for dir_id in ("a1", "a2")]
+    asides = [
+        SetAside(partition=LOG.partition, topic_id=LOG.topic_id, directory_id=one.directory_id)
+        for one in failed
+    ]
+    talk = begun()
+    talk.hears(*failed)
+    tries = 0
+    while talk.now_ms < 60_000:
+        message = talk.says(*asides)
+        if message is not None and message.orders:
+            tries += 1
+            talk.hears(*failed)
+        talk.now_ms += 100
+    assert tries <= 12
