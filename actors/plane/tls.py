@@ -26,7 +26,7 @@ from typing import Final
 from raylog.actors.events import event, warn
 from raylog.actors.listeners import Listener
 from raylog.actors.plane.connection import Connection
-from raylog.actors.plane.errors import CertificateUnusable, TlsFailed
+from raylog.actors.plane.errors import AcceptFailed, CertificateUnusable, TlsFailed
 from raylog.storage.errors import RaylogError
 
 logger = logging.getLogger(__name__)
@@ -132,21 +132,26 @@ class Secured:
         try:
             encrypted = self._shake_hands()
         except RaylogError as error:
-            for one in (self._accepted, self._inner, self._outer):
-                one.close()
+            self._close(self._accepted)
             return error
         pump = threading.Thread(
             target=_Pump(encrypted, self._outer).run, name="plane-tls", daemon=True
         )
         try:
             pump.start()
+        except RuntimeError as error:  # the system has no more threads
+            self._close(encrypted)
+            return AcceptFailed(str(error))
+        try:
             return self._connection.serve()
         finally:
             self._inner.close()
-            if pump.ident is not None:
-                pump.join()
-            encrypted.close()
-            self._outer.close()
+            pump.join()
+            self._close(encrypted)
+
+    def _close(self, peer: socket.socket) -> None:
+        for one in (peer, self._inner, self._outer):
+            one.close()
 
     def _shake_hands(self) -> ssl.SSLSocket:
         """Raises TlsFailed and CertificateUnusable."""

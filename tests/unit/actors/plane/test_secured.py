@@ -3,6 +3,7 @@
 import os
 import socket
 import ssl
+import threading
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -165,8 +166,8 @@ def test_a_peer_that_takes_nothing_costs_a_few_buffers_and_ends_with_the_sockets
         with connected(served, authority.client()) as peer:
             peer.settimeout(0.2)
             with pytest.raises(TimeoutError):
-                peer.sendall(framed(bytes(1 << 20)) * 200)
-            assert served.answered < 100, "nothing is read while an answer is sent"
+                peer.sendall(framed(bytes(1 << 20)) * 40)
+            assert served.answered < 20, "nothing is read while an answer is sent"
         with connected(served, authority.client()) as other:
             assert asked(other) == b"hellohello"
 
@@ -183,6 +184,22 @@ def test_a_silent_peer_does_not_hold_up_the_end(
         assert asked(other) == b"hellohello"
         assert served.sockets.close(DEADLINE_S), "one shakes hands, the other is silent"
         assert received(peer, 1) == received(other, 1) == b""
+
+
+def test_a_process_without_a_thread_left_ends_the_connection_and_lives(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class NoPump(threading.Thread):
+        def start(self) -> None:
+            if self.name == "plane-tls":
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    monkeypatch.setattr(threading, "Thread", NoPump)
+    with serving(protocol="SSL", keystore=str(authority.keystore)) as served:
+        with connected(served, authority.client()) as peer:
+            assert is_refused(peer)
+        assert "can't start new thread" in why_ended(caplog)
 
 
 def test_who_does_not_speak_tls_is_told_so_in_the_log(
