@@ -105,24 +105,24 @@ def is_loopback(host: str) -> bool:
     return _ON_LOOPBACK.fullmatch(host) is not None
 
 
-def why_not_open(address: Address, listener: Listener) -> str:
+def why_not_open(listener: Listener) -> str:
     """Why nobody may listen like this; empty where he may."""
-    if address.protocol == PLAINTEXT and not is_loopback(address.host):
+    if listener.protocol == PLAINTEXT and not is_loopback(listener.host):
         return (
             "PLAINTEXT asks nobody who he is, so it is for 127.0.0.1 alone; for other machines, "
             "use SASL_SSL"
         )
     if listener.is_encrypted and not listener.keystore:
-        return f"{address.protocol} needs ssl.keystore.location, a PEM file with a key"
+        return f"{listener.protocol} needs ssl.keystore.location, a PEM file with a key"
     if listener.client_auth != "none" and not listener.truststore:
         return (
             f"ssl.client.auth={listener.client_auth} needs ssl.truststore.location, a PEM file "
             "with the authorities that sign clients' certificates"
         )
-    asks_nobody = address.protocol == "SSL" and listener.client_auth != "required"
-    if asks_nobody and not is_loopback(address.host):
+    asks_nobody = listener.protocol == "SSL" and listener.client_auth != "required"
+    if asks_nobody and not is_loopback(listener.host):
         return "SSL asks nobody who he is, unless ssl.client.auth=required; or use SASL_SSL"
-    is_plain = PLAIN in listener.mechanisms and address.protocol == "SASL_PLAINTEXT"
-    if is_plain and not is_loopback(address.host):
+    is_plain = PLAIN in listener.mechanisms and listener.protocol == "SASL_PLAINTEXT"
+    if is_plain and not is_loopback(listener.host):
         return "with SASL_PLAINTEXT, PLAIN would send passwords as they are: use SCRAM, or SASL_SSL"
     return ""

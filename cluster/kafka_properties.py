@@ -35,8 +35,6 @@ _NO_JAVA: Final = "raylog takes no classes of Java"
 # Patterns of keys, and why they have no use here. The first one counts.
 UNUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "*.topic.replication.factor": _GROUPS,
-        "transaction.state.log.*": _GROUPS,
         "transaction*.*": _GROUPS,
         "add.partitions.to.txn.*": _GROUPS,
         "group.*": _GROUPS,

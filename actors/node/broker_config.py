@@ -309,7 +309,7 @@ class BrokerConfig:
         """Raise InvalidConfig for one that would let in who has not said who he is."""
         address = parse_address(self.listeners)
         if address is not None:
-            why = why_not_open(address, self.listener_at(address.host))
+            why = why_not_open(self.listener_at(address.host))
             if why:
                 raise InvalidConfig("listeners", self.listeners, why)
 

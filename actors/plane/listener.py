@@ -36,7 +36,7 @@ class Served(Protocol):
     def stop(self) -> None: ...
 
 
-class Listener:
+class Acceptor:
     """A listening socket, its thread, and the connections that came by it."""
 
     def __init__(

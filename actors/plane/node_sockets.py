@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from raylog.actors.cluster_image import ClusterEntries, Endpoint
-from raylog.actors.listeners import LOOPBACK, Listener
+from raylog.actors.listeners import LOOPBACK, ON_LOOPBACK, Listener
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.metrics import Exporter
 from raylog.actors.plane.addresses import manager_name
@@ -30,7 +30,7 @@ class NodeSockets:
         commands: Commands,
         log_dirs: Callable[[], Sequence[LogDirStatus]],
         on_failure: Callable[[BaseException], object],
-        listener: Listener | None = None,
+        listener: Listener = ON_LOOPBACK,
         host: str = LOOPBACK,
     ) -> None:
         """``broker``: as of ``broker_id``. ``node``: its key. ``log_dirs``: those of the node.

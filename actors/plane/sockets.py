@@ -9,18 +9,17 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from raylog.actors.cluster_image import Endpoint
 from raylog.actors.events import event, warn
-from raylog.actors.listeners import MAX_CONNECTIONS, MAX_FRAME_BYTES, MAX_IDLE_MS, Listener
+from raylog.actors.listeners import MAX_CONNECTIONS, ON_LOOPBACK, Listener
 from raylog.actors.metrics import Exporter
 from raylog.actors.plane.addresses import listen_tcp, listen_unix
 from raylog.actors.plane.connection import Answering, Connection
 from raylog.actors.plane.errors import AcceptFailed, AddressTaken
 from raylog.actors.plane.inner import MECHANISM, Token
-from raylog.actors.plane.listener import Listener as Accepting
-from raylog.actors.plane.listener import Served
+from raylog.actors.plane.listener import Acceptor, Served
 from raylog.actors.plane.meters import SocketMeters
 from raylog.actors.plane.reading import Frames
 from raylog.actors.plane.room import Room
@@ -38,13 +37,6 @@ STRANGERS_BYTES: Final = 8 << 20
 STRANGER_IDLE_MS: Final = 30_000
 
 
-class _Limits(NamedTuple):
-    """Of a connection."""
-
-    max_frame_bytes: int = MAX_FRAME_BYTES
-    max_idle_ms: int = MAX_IDLE_MS
-
-
 class Sockets:
     """See the module's head. One thread at a time. ``port``: for Kafka's clients; 0: not yet."""
 
@@ -54,7 +46,7 @@ class Sockets:
         answer: Answering,
         on_failure: Callable[[BaseException], object],
         *,
-        listener: Listener | None = None,
+        listener: Listener = ON_LOOPBACK,
         verifier_of: VerifierOf = lambda mechanism, user: None,
         room: Room | None = None,
     ) -> None:
@@ -63,13 +55,13 @@ class Sockets:
         ``on_failure``: hears of an error that is not raylog's. ``listener``: for Kafka's clients;
         by default that of the loopback. ``verifier_of``: of a mechanism and a user.
         """
-        self._listener = listener or Listener()
+        self._listener = listener
         self._verifier_of = verifier_of
         self._certificates = Certificates(self._listener)
         self._name, self._answer, self._on_failure = name, answer, on_failure
         self._room = room or Room()
         self._meters = SocketMeters()
-        self._listeners: list[Accepting] = []
+        self._listeners: list[Acceptor] = []
         self._is_named = self._is_closed = False
         self._told = ""  # why it could not listen last
         self._opening = threading.Lock()
@@ -149,7 +141,7 @@ class Sockets:
         """Serve who comes by this socket. ``at``: as the log says it. Raises AcceptFailed."""
         ended = partial(self._ended, at or self._name)
         try:
-            accepting = Accepting(
+            acceptor = Acceptor(
                 listening,
                 begin or self._begin,
                 ended,
@@ -159,7 +151,7 @@ class Sockets:
         except RuntimeError as error:  # the system has no more threads
             listening.close()
             raise AcceptFailed(str(error)) from None
-        self._listeners.append(accepting)
+        self._listeners.append(acceptor)
 
     def _begin(self, accepted: socket.socket) -> Connection:
         note = self._meters.requests.append
@@ -174,22 +166,21 @@ class Sockets:
     def _begin_asking(self, accepted: socket.socket) -> Connection:
         """The same, once what is said cannot be heard by others, where it shall not be."""
         listener = self._listener
-        limits = _Limits(listener.max_frame_bytes, listener.max_idle_ms)
         if listener.asks_for_a_user:
-            return self._guarded(accepted, exchanges(listener, self._verifier_of), limits)
-        frames = Frames(accepted, self._room, max_frame_bytes=limits.max_frame_bytes)
+            return self._guarded(accepted, exchanges(listener, self._verifier_of), listener)
+        frames = Frames(accepted, self._room, max_frame_bytes=listener.max_frame_bytes)
         note = self._meters.requests.append
-        return Connection(accepted, frames, self._answer, note, max_idle_ms=limits.max_idle_ms)
+        return Connection(accepted, frames, self._answer, note, max_idle_ms=listener.max_idle_ms)
 
     def _begin_guarded(self, token: Token, accepted: socket.socket) -> Connection:
         """For a client of raylog's own."""
-        return self._guarded(accepted, {MECHANISM: token.exchange}, _Limits())
+        return self._guarded(accepted, {MECHANISM: token.exchange}, ON_LOOPBACK)
 
     def _guarded(
         self,
         accepted: socket.socket,
         mechanisms: Mapping[str, Callable[[], Exchange]],
-        limits: "_Limits",
+        limits: Listener,
     ) -> Connection:
         """A connection that asks who comes. ``limits``: of who has said it."""
         frames = Frames(accepted, self._strangers, max_frame_bytes=STRANGER_BYTES)

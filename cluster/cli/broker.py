@@ -43,8 +43,7 @@ ConfigFile = Annotated[
     typer.Option(
         "--config",
         help="YAML file with broker keys, for example configs/broker.yaml, or Kafka's own "
-        "server.properties. "
-        "--log-dir and --set override it.",
+        "server.properties. --log-dir and --set override it.",
     ),
 ]
 LogDirs = Annotated[

@@ -60,6 +60,8 @@ def page() -> str:
         "| `RAYLOG_LOG_DIRS` | log dirs of this node, separated by commas; it replaces `log.dirs`. "
         "Absolute paths, but where a command or `raylog.start` reads it: there a relative one is "
         "below the working directory |\n"
+        "| `RAYLOG_ADVERTISED_HOST` | the name or address of this node that Kafka's clients are "
+        "told, where `listeners` is for other machines; set it before `ray start` |\n"
         "| `RAYLOG_MAX_PLAIN_BATCH_BYTES` | maximum size to which a client decompresses one batch; "
         "default: 104857600. Set it where a topic has a higher `max.plain.batch.bytes` |\n"
         "| `RAYLOG_PURE_PYTHON` | `1`: use the pure-Python kernel even if the compiled one is "

@@ -163,9 +163,8 @@ def restore(
     and partitions that the copy does not know are set aside then, not deleted. Configs may be
     missing, too: nothing is removed from any topic (cleanup.policy=delete, retention.ms=-1,
     retention.bytes=-1) until you set these keys again; the command prints what they were. A
-    Controller that
-    waits goes on by itself within seconds; else run `raylog start`. Where the copy is whole,
-    nothing is done.
+    Controller that waits goes on by itself within seconds; else run `raylog start`. Where the copy
+    is whole, nothing is done.
     """
     work = metadata_work(log_dir, config, address, namespace)
     with told_if_interrupted(IF_INTERRUPTED):

@@ -92,13 +92,17 @@ def _check_one_node(demo: Demo, away: list[int], sent: list[tuple[int, Any]]) ->
     # The processes of a node live a moment longer than its raylet, and may acknowledge some.
     waiting = [receipt for receipt in others if not receipt.done()]
     stage.check(
-        bool(here) and bool(waiting),
+        bool(here) and bool(waiting) and not any(map(_has_failed, others)),
         (
             f"the other node acknowledged its {len(here):,} records meanwhile; {len(waiting):,} "
             "wait in the producer"
         ),
     )
     stage.say(f"a lookup answers: {why}")
+
+
+def _has_failed(receipt: Any) -> bool:
+    return receipt.done() and receipt.exception() is not None
 
 
 def _wait_until_away(broker: "Broker", partition: int) -> str:

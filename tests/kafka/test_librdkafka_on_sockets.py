@@ -16,7 +16,7 @@ from raylog.actors.plane.connection import Connection
 from raylog.actors.plane.door import Door
 from raylog.actors.plane.hosts import Host, Hosts
 from raylog.actors.plane.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from raylog.actors.plane.listener import Listener
+from raylog.actors.plane.listener import Acceptor
 from raylog.actors.plane.reading import Frames
 from raylog.actors.plane.room import Room
 from raylog.storage.clock import SystemClock
@@ -53,7 +53,7 @@ def serving(folder: Path) -> Iterator[str]:
             def begin(accepted: Any, door: Door = door, room: Room = room) -> Connection:
                 return Connection(accepted, Frames(accepted, room), door)
 
-            listener = Listener(listening, begin, lambda _: None, failures.append)
+            listener = Acceptor(listening, begin, lambda _: None, failures.append)
             stack.callback(listener.close, DEADLINE_S)
         yield f"{HOST}:{brokers[0].port}"
     assert failures == []

@@ -5,11 +5,8 @@ once more, as Python's clients have it. Source: RFC 4616, ``PlainSaslServer`` of
 """
 
 from collections.abc import Callable
-from typing import Final
 
 from raylog.actors.plane.errors import AuthenticationFailed
-
-MECHANISM: Final = "PLAIN"
 
 
 class PlainServer:

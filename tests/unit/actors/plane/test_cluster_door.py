@@ -45,7 +45,7 @@ from raylog.actors.plane.door import Door
 from raylog.actors.plane.errors import PeerGone, RelayAway
 from raylog.actors.plane.frames import Request, answer, parse
 from raylog.actors.plane.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from raylog.actors.plane.listener import Listener
+from raylog.actors.plane.listener import Acceptor
 from raylog.actors.plane.reading import Frames
 from raylog.actors.plane.relay import MOST_REMEMBERED, Relay, Remembered
 from raylog.actors.plane.room import Room
@@ -387,14 +387,14 @@ def name() -> str:
     return manager_name(random_id(), "a-node")
 
 
-def manager(name: str, image: ClusterImage = IMAGE) -> Listener:
+def manager(name: str, image: ClusterImage = IMAGE) -> Acceptor:
     """A LogManager's socket, without its LogManager."""
     room, door = Room(), cluster_door(image)
 
     def begin(accepted: Any) -> Connection:
         return Connection(accepted, Frames(accepted, room), door)
 
-    return Listener(listen_unix(name), begin, lambda _: None, lambda _: None)
+    return Acceptor(listen_unix(name), begin, lambda _: None, lambda _: None)
 
 
 def test_a_request_is_passed_on_and_its_answer_back(name: str) -> None:
@@ -416,7 +416,7 @@ def test_of_the_connections_of_many_requests_at_once_one_is_kept(name: str) -> N
             return super().allocate_producer_id()
 
     room, door = Room(), cluster_door(controller=Slow())
-    listener = Listener(
+    listener = Acceptor(
         listen_unix(name),
         lambda accepted: Connection(accepted, Frames(accepted, room), door),
         lambda _: None,
@@ -520,7 +520,7 @@ class Hanging:
         self.name = name
         self.silent: socket.socket | None = None
 
-    def hang(self, listener: Listener) -> None:
+    def hang(self, listener: Acceptor) -> None:
         assert listener.close(DEADLINE_S)
         self.silent = listen_unix(self.name)
         self._patch.setattr(relay_module, "LOOKUP_MS", 1)

@@ -15,7 +15,7 @@ from raylog.actors.plane.addresses import (
 )
 from raylog.actors.plane.connection import Answering, Connection
 from raylog.actors.plane.errors import AddressTaken, StrangeUser
-from raylog.actors.plane.listener import Listener
+from raylog.actors.plane.listener import Acceptor
 from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.reading import Frames
 from raylog.actors.plane.room import Room
@@ -37,7 +37,7 @@ class Server:
         self.ended: list[RaylogError] = []
         self.failures: list[BaseException] = []
         self._answer, self._room = answer, Room()
-        self.listener = Listener(
+        self.listener = Acceptor(
             listening,
             self._begin,
             self.ended.append,
