@@ -42,6 +42,8 @@ def leaving_waits_for(
         is_in_use = entry.state == "online" or entry.why == READING_BACK
         if entry.directory_id == record.directory_id and (is_in_use or open_ones):
             return _closing(seen, record, open_ones, now_ms)
+    if seen.may_have_others(record.directory_id, now_ms):
+        return "its LogManager began just now, and may not know all LogActors yet"
     return ""
 
 

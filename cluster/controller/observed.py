@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from raylog.actors.control import LogId, LogReport, Report
+from raylog.actors.node.confirmed_logs import CONFIRMED_FOR_MS
 
 # A node that was silent for so long gets no new partitions. It reports every few seconds.
 SUSPECT_MS = 10_000
@@ -28,7 +29,8 @@ class Observed:
     """A node of the Ray cluster, as it reported itself last.
 
     ``heard_ms``: when that was; where it has not reported yet, when it was seen first.
-    ``began_ms``: when the report's life was heard first.
+    ``began_ms``: when the report's life was heard first. ``met_dirs``: the ids of the log dirs that
+    were online in one of its reports.
     ``under_way``: the logs, and the ids of the log dirs, for which it was sent orders that the
     report does not know of.
     ``is_newest``: whether it is sure that its life is the newest one. ``may_end``: it was ordered
@@ -42,6 +44,7 @@ class Observed:
     report: Report | None = None
     heard_ms: int
     began_ms: int = 0
+    met_dirs: frozenset[str] = frozenset()
     under_way: frozenset[LogId | str] = frozenset()
     is_newest: bool = True
     may_end: bool = False
@@ -70,6 +73,15 @@ class Observed:
         if report is None or not self.obeys(epoch):
             return False
         return any(entry.takes_orders for entry in report.dirs)
+
+    def may_have_others(self, directory_id: str, now_ms: int) -> bool:
+        """Whether LogActors that the report does not know may live in a log dir.
+
+        A LogManager that begins beside a log dir that is offline knows no LogActor of it, and ends
+        those that it meets. What the life before had confirmed to them has run out by then.
+        """
+        is_young = self.report is not None and now_ms - self.began_ms < CONFIRMED_FOR_MS
+        return is_young and directory_id not in self.met_dirs
 
     def is_suspect(self, now_ms: int) -> bool:
         """Whether it was silent for so long that it may hang."""
@@ -165,11 +177,15 @@ class Watched:
         is_newest = len(lives.going) == 1
         is_told = report.controller_epoch == epoch and report.orders > life.stopped_until
         since_ms = now_ms if seen.ending_ms is None else seen.ending_ms
+        online = {
+            dir.directory_id for dir in report.dirs if dir.directory_id and dir.state == "online"
+        }
         self.nodes[report.node] = Observed(
             report=report,
             ending_ms=since_ms if report.is_ending else None,
             heard_ms=now_ms,
             began_ms=seen.began_ms if is_same else now_ms,
+            met_dirs=seen.met_dirs | online if is_same else frozenset(online),
             is_newest=is_newest,
             may_end=report.is_ending or (life.stopped_until >= 0 and not is_told),
         )

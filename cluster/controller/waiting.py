@@ -233,7 +233,8 @@ def why_behind(log: LogId, version: int, view: View) -> str:
     """Why a partition may serve with an older config than this; empty if it does not."""
     seen = view.seen(log)
     node = view.node_name(log)
-    if view.desired.partitions[log].directory is None:
+    directory = view.desired.partitions[log].directory
+    if directory is None:
         return ""
     if seen is None and view.may_still_run(view.desired.node_of(log)):
         return f"node {node} left the Ray cluster just now, and its processes may go on a while"
@@ -254,6 +255,8 @@ def why_behind(log: LogId, version: int, view: View) -> str:
             return "its LogActor has not confirmed the config"
         if isinstance(entry.problem, LogLocked):
             return "another process has its log open, perhaps an older LogActor of it"
+    if seen.may_have_others(directory, view.now_ms):
+        return f"the LogManager of node {node} began just now, and may not know all LogActors yet"
     return ""
 
 

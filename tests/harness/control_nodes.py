@@ -28,6 +28,7 @@ from raylog.actors.node.config_digests import digest_at_once, digest_by_start, t
 from raylog.actors.runtime.names import log_actor_name, log_manager_name
 from raylog.cluster.controller.desired import VERSION_SHIFT, Desired
 from raylog.cluster.controller.observed import Observed
+from raylog.storage.errors import LogDirOffline
 from raylog.storage.names import TopicPartition
 from raylog.storage.wire import RELEASE
 
@@ -126,8 +127,10 @@ class PerfectNode:
         self.dirs[directory_id] = replace(
             self.dirs[directory_id], state="offline", why=why, is_taken_offline=False
         )
-        for key in [key for key in self.logs if key[1] == directory_id]:
-            del self.logs[key]
+        for (log, where), found in list(self.logs.items()):
+            if where == directory_id:
+                lost = entry(log, where, "failed", topic_id=found.topic_id)
+                self.logs[log, where] = replace(lost, problem=LogDirOffline(f"/{where}", why))
 
     def leaves(self, directory_id: str, why: str) -> None:
         """Its logs are closed, and known; it is slow only where the test says so."""

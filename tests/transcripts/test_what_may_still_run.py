@@ -8,6 +8,7 @@ from raylog.cluster.controller.commands import ApplyConfig, LogDirOut
 from raylog.cluster.controller.leaving_dirs import leaving_waits_for
 from raylog.cluster.controller.observed import SUSPECT_MS
 from raylog.storage.errors import LogLocked
+from tests.harness.control_nodes import PerfectNode
 from tests.harness.controller_play import Play, begun
 from tests.transcripts.controllers import alter, node_a, node_b
 
@@ -82,6 +83,44 @@ def test_a_log_dir_that_failed_is_in_use_until_its_log_actors_have_ended() -> No
 
     assert waits_for("closing") == f"{log.partition} to be closed"
     assert waits_for("failed") == ""
+
+
+def begins_beside_a_failed_dir(node: PerfectNode, play: Play) -> str:
+    """Its log dir fails, its LogManager dies, and the next one does not read that dir."""
+    play.create("t", 1)
+    play.settle(6_000)
+    (where,) = {where for _, where in node.logs}
+    node.restart(by_ray=True)
+    node.fails(where)
+    node.logs.clear()
+    play.reports(node.key)
+    play.settle(1_000)
+    return where
+
+
+def test_an_alter_waits_for_a_log_actor_that_a_new_log_manager_does_not_know() -> None:
+    """It lives in a log dir that is not in use, and has a right from the life before."""
+    node = node_a()
+    play = begun(node)
+    confirmed_ms = play.now_ms + 6_000  # by the life before
+    begins_beside_a_failed_dir(node, play)
+    play.asks(alter())
+    play.until(lambda: play.answer is not None)
+    assert play.now_ms - confirmed_ms >= CONFIRMED_FOR_MS, (
+        f"answered {play.now_ms - confirmed_ms} ms after the life before was confirmed the config"
+    )
+    assert play.answer is not None
+    assert play.answer.value.behind == ()  # type: ignore[union-attr]
+
+
+def test_a_log_dir_is_not_said_to_be_out_of_use_beside_a_log_actor_that_nobody_knows() -> None:
+    node = node_a()
+    play = begun(node)
+    where = begins_beside_a_failed_dir(node, play)
+    began_ms = play.now_ms - 1_000
+    play.asks(LogDirOut(log_dir=f"/{where}"))
+    play.until(lambda: play.answer is not None)
+    assert play.now_ms - began_ms >= CONFIRMED_FOR_MS
 
 
 def only_reports(play: Play) -> int:
