@@ -224,6 +224,17 @@ class NeededActorAway(NotLeader):
     )
 
 
+class BrokerUnreachable(NotLeader):
+    """No process of a broker answers at an address. Only questions go there."""
+
+    fields = ("address", "why")
+    address: str
+    template = (
+        "no broker can be asked at {address}: {why}; `raylog status` shows where one listens. A "
+        "listener with TLS or passwords is for Kafka's clients"
+    )
+
+
 class NotController(NotLeader):
     """The broker's Controller takes no requests yet. Nothing was changed."""
 

@@ -48,7 +48,7 @@ class FetchResult(NamedTuple):
 class DataAddress(NamedTuple):
     """Where a LogActor listens for raylog's own clients on other machines.
 
-    ``token``: a secret, which lets a client in (``plane/inner.py``).
+    ``token``: a secret, which lets a client in (``plane/inner.py``); empty where anybody may.
     """
 
     host: str

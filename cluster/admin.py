@@ -35,6 +35,7 @@ from raylog.cluster.client.connection import READ_UNCOMMITTED, OffsetAnswer, Top
 from raylog.cluster.client.consumer.places import offset_of, partition_of, timestamp_of
 from raylog.cluster.client.offsets import list_offsets
 from raylog.cluster.client.partitions import ask_partitions
+from raylog.cluster.client.ray_connection import RayConnection
 from raylog.cluster.client.repeating import repeated, then
 from raylog.cluster.client.socket_connection import SocketConnection
 from raylog.cluster.controller.describe import ClusterDescription, TopicDescription
@@ -63,10 +64,13 @@ class Admin:
     """Requests to the Controller and to partitions. Safe for threads."""
 
     def __init__(
-        self, connection: SocketConnection, *, most_patience_s: float = MOST_TIMEOUT_S
+        self,
+        connection: SocketConnection[RayConnection],
+        *,
+        most_patience_s: float = MOST_TIMEOUT_S,
     ) -> None:
         """``most_patience_s``: for a Controller that is away, however long a request may take."""
-        self._connection, self._by_ray = connection, connection.by_ray
+        self._connection, self._by_ray = connection, connection.cluster
         self._most_patience_s = most_patience_s
 
     # -- topics ------------------------------------------------------------------------------------

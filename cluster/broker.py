@@ -145,7 +145,7 @@ class Broker:
         # what the Controller is asked and has not answered yet
         self._explanations: dict[TopicPartition, Call[RaylogError | None]] = {}
         self._connection: RayConnection | None = None
-        self._client_connection: SocketConnection | None = None
+        self._client_connection: SocketConnection[RayConnection] | None = None
 
     def __reduce__(self) -> Any:
         address = self._address or (own_address() if is_connected() else None)
@@ -562,7 +562,7 @@ class Broker:
             self._connection = RayConnection(self.namespace, self._address)
         return self._connection
 
-    def client_connection(self) -> "SocketConnection":
+    def client_connection(self) -> "SocketConnection[RayConnection]":
         """What this object's producers and consumers stand on; one for all of them."""
         if self._client_connection is None:
             from raylog.cluster.client.socket_connection import SocketConnection

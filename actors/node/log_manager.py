@@ -33,6 +33,7 @@ from raylog.actors.cluster_image import Endpoint, ImageKept, ImageUpdate
 from raylog.actors.control import Confirmed, LogId, MetadataKept, MetadataPush, Orders
 from raylog.actors.errors import LabelShared, NotLeader, UnsupportedLevel
 from raylog.actors.events import event, set_up_logs, warn
+from raylog.actors.known_brokers import BrokerFiles, KnownBroker
 from raylog.actors.listeners import advertised_host
 from raylog.actors.messages import LogDirStatus, PartitionOffsets, Recovering
 from raylog.actors.metrics import Exporter
@@ -49,6 +50,7 @@ from raylog.actors.node_messages import LogOrder, LogSays
 from raylog.actors.plane.node_sockets import NodeSockets
 from raylog.actors.plane.sasl.scram import Verifier
 from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
+from raylog.actors.runtime.clusters import own_address
 from raylog.actors.runtime.handles import end_own_actor
 from raylog.actors.runtime.names import log_manager_name
 from raylog.actors.runtime.nodes import broker_id, is_restarted, own_host, own_name, own_node
@@ -109,6 +111,7 @@ class LogManagerImpl:
         self._is_ending = threading.Event()  # by the Controller's order
         self._node: RunningNode | None = None
         self._why_not = "it has not begun yet"  # there is no node
+        self._known: KnownBroker | None = None  # as the file tells the command line
         if is_restarted():
             threading.Thread(target=self._begin_again, name="begin-again", daemon=True).start()
 
@@ -135,6 +138,7 @@ class LogManagerImpl:
         # Who calls ends the LogActors next: those that are being closed by order need their time.
         with self._alone(OPEN_TIMEOUT_S if self._is_ending.is_set() else PATIENCE_S):
             node, self._node = self._node, None
+            self._tell_no_more()
             return True if node is None else node.shutdown()
 
     def _begin(self, *, is_restarted: bool, config: BrokerConfig | None = None) -> None:
@@ -150,6 +154,25 @@ class LogManagerImpl:
             node = self._make_node()
             node.begin(node_log_dirs(self._config), is_restarted=is_restarted)
             self._node = node
+            self._tell_where()
+
+    def _tell_where(self) -> None:
+        """Write where the command line finds this node; without that, it asks Ray."""
+        spec = self._spec
+        self._known = KnownBroker(
+            namespace=spec.namespace,
+            ray_address=own_address(),
+            broker=broker_id(spec.cluster_id, spec.namespace),
+            node=self._ray_node.key,
+        )
+        try:
+            BrokerFiles().write(self._known)
+        except OSError as error:
+            warn(logger, "broker-file-not-written", why=error)
+
+    def _tell_no_more(self) -> None:
+        if self._known is not None:
+            BrokerFiles().remove(self._known)
 
     def _end_for_good(self) -> None:
         """End the node in order, and then this actor, as the Controller has ordered it."""
@@ -163,6 +186,7 @@ class LogManagerImpl:
                 node, self._node = self._node, None
                 if node is not None:
                     node.end()
+                self._tell_no_more()
             end_own_actor()
         except Exception:
             event(logger, "node-not-ended", level=logging.CRITICAL, trace=True)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, Partitions, connected, note
+from raylog.cluster.cli.by_socket import Servers
+from raylog.cluster.cli.by_socket import connection as connection_to
+from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, Partitions, note
 from raylog.cluster.cli.interrupts import Interrupts
 from raylog.cluster.cli.lines import Print, as_given, template, to_json
 from raylog.cluster.cli.places import Offset, Place, place_of
@@ -103,6 +105,7 @@ def consume(
     format_: Format = "text",
     with_key: WithKey = False,
     null_value: NullValue = None,
+    servers: Servers = None,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
@@ -110,7 +113,7 @@ def consume(
     wanted = _range(from_, last, to, exit_)
     line = _printer(format_, with_key, null_value)
     pattern = _pattern(topics)
-    connection = connected(address, namespace).client_connection()
+    connection = connection_to(servers, address, namespace)
     is_bounded = wanted.end is not None
     with (
         Interrupts() as interrupts,

@@ -17,14 +17,16 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, connected, note
+from raylog.cluster.cli.by_socket import Servers
+from raylog.cluster.cli.by_socket import connection as connection_to
+from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, note
 from raylog.cluster.cli.interrupts import Interrupts
 from raylog.cluster.cli.lines import Row, as_given, from_json, from_text, runs, unescaped
 from raylog.cluster.cli.places import time_of
 from raylog.storage.errors import InvalidRecord, RaylogError
 
 if TYPE_CHECKING:
-    from raylog.cluster.broker import Broker
+    from raylog.cluster.client.connection import Connection
     from raylog.cluster.client.producer import Producer, SentRecord
     from raylog.cluster.client.producer.delivery import Delivery
 
@@ -141,6 +143,7 @@ def produce(
     ignore_partition: IgnorePartition = False,
     compression: Codec = Compression.none,
     verbose: Verbose = False,
+    servers: Servers = None,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
@@ -158,11 +161,11 @@ def produce(
         partition=partition,
     )
     source = _open(file)
-    broker = connected(address, namespace)
+    connection = connection_to(servers, address, namespace)
     with Interrupts() as interrupts, source:
         try:
             with interrupts.welcome():
-                producer = _producer(broker, topic, partition, compression)
+                producer = _producer(connection, topic, partition, compression)
         except KeyboardInterrupt:
             raise typer.Exit(interrupts.exit_status) from None
         sending = Sending(producer, topic, given, is_shown=verbose)
@@ -234,19 +237,21 @@ def _open(file: Path | None) -> IO[bytes]:
 
 
 def _producer(
-    broker: "Broker", topic: str, partition: int | None, compression: Compression
+    connection: "Connection", topic: str, partition: int | None, compression: Compression
 ) -> "Producer":
     """A producer for records as large as the topic takes them."""
     from raylog.actors.errors import UnknownTopicOrPartition
     from raylog.actors.runtime.calls import CALL_TIMEOUT_S
+    from raylog.cluster.client.producer import Producer
     from raylog.cluster.client.producer.config import MOST_REQUEST_BYTES
 
-    known = broker.connection().metadata(topic, timeout_s=CALL_TIMEOUT_S).result()
+    known = connection.metadata(topic, timeout_s=CALL_TIMEOUT_S).result()
     count = len(known.partitions)
     most_bytes = min(max(LEAST_REQUEST_BYTES, known.max_message_bytes), MOST_REQUEST_BYTES)
     if partition is not None and partition >= count:
         raise UnknownTopicOrPartition(topic, partition, f"the topic has {count} partitions")
-    return broker.producer(
+    return Producer(
+        connection,
         compression_type=compression.value,
         max_request_size=most_bytes,
         buffer_memory=max(LEAST_BUFFER_BYTES, most_bytes),

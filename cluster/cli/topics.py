@@ -7,11 +7,13 @@ and the exit status is 1.
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from raylog.cluster.cli.by_socket import Holds, Servers, bootstrap, topic_names
+from raylog.cluster.cli.by_socket import topics as topics_by_socket
 from raylog.cluster.cli.common import (
     NAMESPACE,
     TABLE,
@@ -124,7 +126,10 @@ def create(
 
 
 def _count(described: "TopicDescription") -> str:
-    count = len(described.partitions)
+    return _in_words(len(described.partitions))
+
+
+def _in_words(count: int) -> str:
     return f"{count} partition{'' if count == 1 else 's'}"
 
 
@@ -134,6 +139,7 @@ def list_topics(
         bool, typer.Option("--names", help="Print the names only, and ask no partition.")
     ] = False,
     output: Format = TABLE,
+    servers: Servers = None,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
@@ -142,11 +148,13 @@ def list_topics(
     The records are counted by their offsets; compaction leaves gaps in them. Where a partition does
     not answer, they are not known: `-`.
     """
-    broker = connected(address, namespace)
-    if names:
-        topics: list[dict[str, Any]] = [{"name": name} for name in broker.list_topics()]
+    there = bootstrap(servers, address, namespace)
+    if there is None:
+        topics = _listed_by_ray(connected(address, namespace), is_short=names)
+    elif names:
+        topics = [{"name": name} for name in topic_names(there)]
     else:
-        topics = _counted(broker)
+        topics = [_counted(name, holds) for name, holds in topics_by_socket(there)]
     if output is Output.json:
         show_json({"topics": topics})
         return
@@ -159,29 +167,40 @@ def list_topics(
         note("no topics yet: raylog topic create TOPIC")
 
 
-def _counted(broker: "Broker") -> list[dict[str, Any]]:
-    """Each topic with what its partitions hold; notes which of them do not answer."""
+def _listed_by_ray(broker: "Broker", *, is_short: bool) -> list[dict[str, Any]]:
+    """``is_short``: only their names."""
+    if is_short:
+        return [{"name": name} for name in broker.list_topics()]
     described = _answers(admin_of(broker).describe_topics(broker.list_topics()))
     by_name = _statuses(broker, described.values())
-    topics: list[dict[str, Any]] = []
-    for name, topic in sorted(described.items()):
-        folders = [f"{name}-{each.partition}" for each in topic.partitions]
-        statuses = [by_name[folder] for folder in folders if folder in by_name]
-        is_whole = len(statuses) == len(folders)
-        if not is_whole:
-            missing = len(folders) - len(statuses)
-            note(f"{name}: {missing} of {_count(topic)} do not answer; see `raylog health`")
-        records = sum(_records(status) for status in statuses)
-        size_bytes = sum(status.size_bytes for status in statuses)
-        topics.append(
-            {
-                "name": name,
-                "partitions": len(folders),
-                "records": records if is_whole else None,
-                "size_bytes": Bytes(size_bytes) if is_whole else None,
-            }
+    return [
+        _counted(name, [_holds(by_name, name, each.partition) for each in topic.partitions])
+        for name, topic in sorted(described.items())
+    ]
+
+
+def _holds(by_name: "Mapping[str, PartitionStatus]", topic: str, number: int) -> Holds | None:
+    status = by_name.get(f"{topic}-{number}")
+    if status is None:
+        return None
+    offsets = status.offsets
+    return Holds(offsets.high_watermark - offsets.log_start_offset, status.size_bytes)
+
+
+def _counted(name: str, partitions: Sequence[Holds | None]) -> dict[str, Any]:
+    """A topic with what its partitions hold; notes how many of them do not answer."""
+    known = [holds for holds in partitions if holds is not None]
+    missing = len(partitions) - len(known)
+    if missing:
+        note(
+            f"{name}: {missing} of {_in_words(len(partitions))} do not answer; see `raylog health`"
         )
-    return topics
+    return {
+        "name": name,
+        "partitions": len(partitions),
+        "records": None if missing else sum(holds.records for holds in known),
+        "size_bytes": None if missing else Bytes(sum(holds.size_bytes for holds in known)),
+    }
 
 
 def _statuses(
@@ -202,10 +221,6 @@ def _statuses(
     ]
     statuses = [future.result() for future in futures if future.exception() is None]
     return {status.partition: status for status in statuses}
-
-
-def _records(status: "PartitionStatus") -> int:
-    return status.offsets.high_watermark - status.offsets.log_start_offset
 
 
 def _answers(futures: "Mapping[str, Future[Answer]]") -> dict[str, Answer]:

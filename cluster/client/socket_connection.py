@@ -8,6 +8,7 @@
       nobody serves      Ray says so, and the Controller why (``ray_connection.py``)
     metadata, producer ids, names of topics
                          the Controller, by Ray
+    without Ray          both from a LogManager, by socket (``socket_cluster.py``)
 
 A Ray call takes about a millisecond, and a request by socket a fifth of it. Requests to a partition
 go in the order in which they were asked for, and are answered in that order; so several may be on
@@ -19,7 +20,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from raylog.actors.errors import ActorAway, ForkedProcess, RequestTimedOut
 from raylog.actors.messages import DataAddress
@@ -34,8 +35,7 @@ from raylog.cluster.client.connection import (
     ProduceRequest,
     TopicMetadata,
 )
-from raylog.cluster.client.deadlines import end, fail
-from raylog.cluster.client.ray_connection import RayConnection
+from raylog.cluster.client.deadlines import Deadlines, end, fail
 from raylog.cluster.client.sockets import wire
 from raylog.cluster.client.sockets.channel import Channel
 from raylog.cluster.client.sockets.channels import Channels, Key
@@ -104,28 +104,55 @@ class _Asking(NamedTuple):
         return TopicPartition(self.request.topic, self.request.partition)
 
 
-class SocketConnection:
+class Cluster(Protocol):
+    """Who knows a cluster, and where its partitions are served: see ``ray_connection.py``."""
+
+    namespace: str
+    deadlines: Deadlines
+
+    def broker_id(self, cluster_id: str) -> str:
+        """What the names of its sockets on this machine begin with; empty where nobody knows."""
+
+    def data_address(
+        self, partition: TopicPartition, topic_id: str, *, timeout_s: float
+    ) -> "Future[DataAddress]":
+        """Where the LogActor of a partition listens; without a token, it asks for none."""
+
+    def metadata(self, topic: str, *, timeout_s: float) -> "Future[TopicMetadata]":
+        """See ``connection.Connection``, and so are the others."""
+
+    def list_topics(self, *, timeout_s: float) -> "Future[list[str]]": ...
+
+    def new_producer_id(self, *, timeout_s: float) -> "Future[int]": ...
+
+    def forget(self, topic: str, partition: int) -> None: ...
+
+
+OfCluster = TypeVar("OfCluster", bound=Cluster)
+
+
+class SocketConnection(Generic[OfCluster]):
     """See ``connection.Connection``."""
 
     max_in_flight = 5  # as many as a log remembers of each producer, to know what was sent twice
 
     def __init__(
         self,
-        by_ray: RayConnection,
+        cluster: OfCluster,
         *,
         logs_of: Callable[[str], LocalLogs] = logs_of,
         remote: RemoteLogs = _REMOTE,
     ) -> None:
-        """``by_ray``: for what concerns the cluster. ``logs_of``: those of a broker here."""
-        self.namespace = by_ray.namespace
-        self.by_ray, self._logs_of, self._remote = by_ray, logs_of, remote
+        """``logs_of``: those of a broker here."""
+        self.namespace = cluster.namespace
+        self.cluster, self._logs_of, self._remote = cluster, logs_of, remote
         self._local: LocalLogs | None = None  # None: the cluster's id is not known
         self._lock = threading.Lock()
         # Requests that wait until the address of their partition is known, in order.
         self._waiting: dict[Key, list[_Asking]] = {}
 
     def __reduce__(self) -> Any:
-        return (SocketConnection, (self.by_ray,))
+        return (SocketConnection, (self.cluster,))
 
     # -- requests to partitions --------------------------------------------------------------------
 
@@ -143,30 +170,31 @@ class SocketConnection:
 
     def forget(self, topic: str, partition: int) -> None:
         """See ``connection.Connection``."""
-        self.by_ray.forget(topic, partition)
+        self.cluster.forget(topic, partition)
 
     # -- requests to the Controller ----------------------------------------------------------------
 
     def metadata(self, topic: str, *, timeout_s: float) -> "Future[TopicMetadata]":
         """See ``connection.Connection``."""
-        asked = self.by_ray.metadata(topic, timeout_s=timeout_s)
+        asked = self.cluster.metadata(topic, timeout_s=timeout_s)
         asked.add_done_callback(self._learn_cluster)
         return asked
 
     def list_topics(self, *, timeout_s: float) -> "Future[list[str]]":
         """See ``connection.Connection``."""
-        return self.by_ray.list_topics(timeout_s=timeout_s)
+        return self.cluster.list_topics(timeout_s=timeout_s)
 
     def new_producer_id(self, *, timeout_s: float) -> "Future[int]":
         """See ``connection.Connection``."""
-        return self.by_ray.new_producer_id(timeout_s=timeout_s)
+        return self.cluster.new_producer_id(timeout_s=timeout_s)
 
     # -- sockets -----------------------------------------------------------------------------------
 
     def _learn_cluster(self, done: "Future[TopicMetadata]") -> None:
         cluster_id = "" if done.exception() is not None else done.result().cluster_id
-        if cluster_id:
-            self._local = self._logs_of(self.by_ray.broker_id(cluster_id))
+        broker = self.cluster.broker_id(cluster_id) if cluster_id else ""
+        if broker:
+            self._local = self._logs_of(broker)
 
     def _ask(
         self, request: Request, timeout_s: float, form: _Form, *, may_wait: bool = False
@@ -178,7 +206,7 @@ class SocketConnection:
         except ForkedProcess as error:
             future.set_exception(error)
             return future
-        self.by_ray.deadlines.watch(future, str(asking.partition), timeout_s, is_read=form.is_read)
+        self.cluster.deadlines.watch(future, str(asking.partition), timeout_s, is_read=form.is_read)
         with self._lock:
             waiting = self._waiting.get(asking.key)
             if waiting is None and self._send(asking):
@@ -200,8 +228,8 @@ class SocketConnection:
         return any(_sent(asking, way) for way in ways)
 
     def _find(self, asking: _Asking, timeout_s: float) -> None:
-        """Ask a LogActor where it listens; what waits for it is sent then."""
-        asked = self.by_ray.data_address(
+        """Ask where a LogActor listens; what waits for it is sent then."""
+        asked = self.cluster.data_address(
             asking.partition, asking.request.topic_id, timeout_s=timeout_s
         )
         asked.add_done_callback(partial(self._found, asking.key))

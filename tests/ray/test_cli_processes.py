@@ -1,6 +1,7 @@
 """The command line as processes: ``raylog start`` in the foreground on a Ray of its own, signals,
 closed pipes, exit statuses."""
 
+import json
 import os
 import re
 import signal
@@ -99,6 +100,36 @@ def test_a_second_start_is_refused_and_says_what_to_do(raylog: Foreground) -> No
     assert done.returncode == 1
     assert done.stderr.startswith("error: a broker already runs in namespace 'raylog'")
     assert not (raylog.folder / "other").exists()
+
+
+def without_ray(raylog: Foreground) -> dict[str, str]:
+    """An environment of a process that fails where it needs Ray."""
+    folder = raylog.folder / "no-ray"
+    folder.mkdir(exist_ok=True)
+    (folder / "ray.py").write_text("raise ImportError('there shall be no Ray')")
+    return {**raylog.environment, "PYTHONPATH": str(folder)}
+
+
+def test_topics_are_listed_without_ray(raylog: Foreground) -> None:
+    raylog.lines("topic", "create", "listed", "--partitions", "2")
+    raylog("produce", "listed", stdin="one\ntwo\n")
+    lines = run_process("topic", "list", environment=without_ray(raylog)).lines()
+    assert re.fullmatch(r"listed\t2\t2\t[1-9][0-9]*", lines[1])
+    failed = run_process("topic", "describe", "listed", environment=without_ray(raylog))
+    assert "there shall be no Ray" in failed.stderr, "the test tests nothing"
+
+
+def test_an_address_is_enough_to_produce_and_consume(raylog: Foreground) -> None:
+    raylog.lines("topic", "create", "by-address")
+    servers = json.loads(raylog("status", "--format", "json").stdout)["bootstrap_servers"]
+    environment = {**os.environ, "RAY_ADDRESS": "127.0.0.1:1", "RAYLOG_BOOTSTRAP_SERVERS": servers}
+    sent = run_process("produce", "by-address", environment=environment, stdin="one\ntwo\n")
+    assert (sent.returncode, sent.stderr) == (0, "2 records acknowledged\n")
+    read = run_process("consume", "by-address", "--exit", environment=environment)
+    assert read.lines() == ["one", "two"]
+    missing = run_process("consume", "nobody", "--exit", environment=environment)
+    assert missing.returncode == 1
+    assert missing.stderr.startswith("error: topic 'nobody': the topic does not exist")
 
 
 def test_consume_ends_when_its_reader_has_seen_enough_though_nothing_more_comes(

@@ -53,7 +53,8 @@ class RemoteLogs:
             error = connection.connect_ex((address.host, address.port))
             with suppress(OSError, RuntimeError):  # RuntimeError: the system has no more threads
                 if error in _UNDER_WAY:
-                    return Channel(connection, self._reactor, self._buffers, entry(address))
+                    entering = entry(address) if address.token else None
+                    return Channel(connection, self._reactor, self._buffers, entering)
             connection.close()
         del self._addresses[key]
         return None

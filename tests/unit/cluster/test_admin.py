@@ -28,6 +28,7 @@ from raylog.cluster.client.connection import (
     PartitionMetadata,
     TopicMetadata,
 )
+from raylog.cluster.client.ray_connection import RayConnection
 from raylog.cluster.client.socket_connection import SocketConnection
 from raylog.storage.errors import InvalidTopic, OffsetOutOfRange
 from raylog.storage.names import TopicPartition
@@ -36,7 +37,7 @@ from tests.unit.cluster.client.test_ray_connection import HERE, Actor, World, me
 KEY = ("orders", 0)
 
 
-class Sockets(SocketConnection):
+class Sockets(SocketConnection[RayConnection]):
     """Asks for offsets by the calls that a test ends."""
 
     def list_offset(self, request: OffsetRequest, *, timeout_s: float) -> "Future[OffsetAnswer]":
@@ -44,7 +45,7 @@ class Sockets(SocketConnection):
             return Call(actor.handle.list_offset.remote(request), "an offset")
 
         key = TopicPartition(request.topic, request.partition)
-        return self.by_ray.ask_partition(key, timeout_s, ask, is_read=True)
+        return self.cluster.ask_partition(key, timeout_s, ask, is_read=True)
 
 
 @pytest.fixture

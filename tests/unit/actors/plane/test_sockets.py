@@ -65,12 +65,11 @@ def entries(node_port: int, log_port: int, cluster_id: str) -> ClusterEntries:
 class Pair:
     """A LogManager's sockets and a LogActor's, without the actors."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, controller: FakeController | None = None) -> None:
         self.failures: list[BaseException] = []
         self.cluster_id = random_id()
-        self.node = NodeSockets(
-            self.cluster_id, NODE, FakeController(), lambda: (), self.failures.append
-        )
+        controller = controller or FakeController()
+        self.node = NodeSockets(self.cluster_id, NODE, controller, lambda: (), self.failures.append)
         spec = LogSpec(
             log=LogId(partition=TopicPartition(TOPIC, 0), topic_id=id_text(TOPIC_ID)),
             directory_id="d",

@@ -17,7 +17,7 @@ def set_retention(
     future: Future[TopicDescription] = Future()
     future.set_result(TopicDescription("t", "id", {"retention.ms": 5}, (), outdated))
     connection = SimpleNamespace(command=lambda *_, **__: future)
-    broker = SimpleNamespace(client_connection=lambda: SimpleNamespace(by_ray=connection))
+    broker = SimpleNamespace(client_connection=lambda: SimpleNamespace(cluster=connection))
     monkeypatch.setattr(start_module, "connect", lambda *_, **__: broker)
     return run_here("config", "set", "t", "retention.ms=5", *options)
 

@@ -34,7 +34,7 @@ def described(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Done:
     )
     broker = SimpleNamespace(
         connection=lambda: connection,
-        client_connection=lambda: SimpleNamespace(by_ray=connection),
+        client_connection=lambda: SimpleNamespace(cluster=connection),
         describe_nodes=list,
     )
     monkeypatch.setattr(start_module, "connect", lambda *_, **__: broker)

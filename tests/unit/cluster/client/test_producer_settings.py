@@ -1,7 +1,6 @@
 """What a producer says of settings that it does not have, and of limits that a record exceeds."""
 
 import threading
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -145,10 +144,8 @@ def test_the_command_takes_whatever_the_topic_takes(topic_bytes: int) -> None:
     """So its user raises max.message.bytes, and nothing else."""
     connection = FakeConnection()
     connection.create("t", 1, max_message_bytes=topic_bytes)
-    settings = dict[str, Any]()
-    broker: Any = SimpleNamespace(connection=lambda: connection, producer=settings.update)
-    produce._producer(broker, "t", None, produce.Compression.none)
-    config = ProducerConfig.of(settings)
+    with produce._producer(connection, "t", None, produce.Compression.none) as producer:
+        config = producer.config
     assert config.max_request_size == min(max(1 << 20, topic_bytes), MOST_REQUEST_BYTES)
     assert config.buffer_memory >= config.max_request_size
     assert config.buffer_memory >= ProducerConfig().buffer_memory

@@ -1,0 +1,259 @@
+"""What a client asks of a cluster without Ray, of real sockets."""
+
+import socket
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raylog.actors.errors import (
+    ActorAway,
+    BrokerUnreachable,
+    InvalidRequest,
+    NeededActorAway,
+    NotLeader,
+    UnknownTopicOrPartition,
+)
+from raylog.actors.known_brokers import KnownBroker
+from raylog.actors.listeners import LOOPBACK
+from raylog.actors.plane.addresses import listen_tcp, log_name, manager_name
+from raylog.actors.plane.frames import answer, parse, read_body
+from raylog.cluster.client.bootstrap import Bootstrap, Place, bootstrap_of
+from raylog.cluster.client.consumer import Consumer
+from raylog.cluster.client.producer import Producer
+from raylog.cluster.client.socket_cluster import SocketCluster
+from raylog.cluster.client.socket_connection import SocketConnection
+from raylog.storage.names import TopicPartition
+from raylog.storage.state.properties import id_text
+from raylog.storage.testing.waiting import DEADLINE_S
+from tests.unit.actors.plane.clients import TOPIC, TOPIC_ID, FakeController
+from tests.unit.actors.plane.test_sockets import ANY, NODE, Pair, entries
+
+ID = id_text(TOPIC_ID)
+MOST_BYTES = 1_048_588
+T0 = 1_700_000_000_000  # as the partition's clock has it
+
+
+class ConfigController(FakeController):
+    """Answers for the config of any topic, too."""
+
+    def answer_lookup(self, frame: bytes, timeout_s: float) -> bytes:
+        super().answer_lookup(frame, timeout_s)
+        request = parse(frame)
+        (resource,) = read_body(request)["resources"]
+        assert resource["configurationKeys"] == ["max.message.bytes"]
+        config = {
+            "name": "max.message.bytes",
+            "value": str(MOST_BYTES),
+            "readOnly": False,
+            "isSensitive": False,
+            "configSource": 5,
+            "configType": 1,
+            "documentation": None,
+            "synonyms": [],
+        }
+        result = {
+            "errorCode": 0,
+            "errorMessage": None,
+            "resourceType": resource["resourceType"],
+            "resourceName": resource["resourceName"],
+            "configs": [config],
+        }
+        return answer(request, {"throttleTimeMs": 0, "results": [result]})
+
+
+class World:
+    """A broker of one partition, by socket; and a cluster that finds it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.controller = ConfigController()
+        self.pair = Pair(folder, self.controller)
+        self.pair.begin()
+        self.known = KnownBroker("ns", "ray:1", self.pair.cluster_id, NODE)
+        self.listen()
+        self.is_by_name = True
+
+    def listen(self) -> None:
+        pair = self.pair
+        pair.log.keep_up(lambda: ANY)
+        pair.node.keep_up(ANY)
+        pair.node.show(entries(pair.node.port, pair.log.port, pair.cluster_id))
+
+    @property
+    def bootstrap(self) -> Bootstrap:
+        if self.is_by_name:
+            return Bootstrap(self.known)
+        return bootstrap_of(f"{LOOPBACK}:{self.pair.node.port}")
+
+    def cluster(self) -> SocketCluster:
+        return SocketCluster(self.bootstrap)
+
+    def connection(self) -> SocketConnection[SocketCluster]:
+        return SocketConnection(self.cluster())
+
+
+@pytest.fixture(params=["by name", "by TCP"])
+def world(tmp_path: Path, request: Any) -> Iterator[World]:
+    world = World(tmp_path)
+    world.is_by_name = request.param == "by name"
+    yield world
+    world.pair.log.close()
+    world.pair.node.close()
+    assert world.pair.failures == []
+
+
+def ended(future: "Future[Any]") -> Any:
+    return future.result(DEADLINE_S)
+
+
+def test_a_topic_is_described_and_listed(world: World) -> None:
+    cluster = world.cluster()
+    found = ended(cluster.metadata(TOPIC, timeout_s=DEADLINE_S))
+    assert (found.topic, found.topic_id, found.max_message_bytes) == (TOPIC, ID, MOST_BYTES)
+    assert [(part.partition, part.leader_epoch, part.node_id) for part in found.partitions] == [
+        (0, 0, "100")
+    ]
+    assert found.cluster_id == world.pair.cluster_id
+    assert ended(cluster.list_topics(timeout_s=DEADLINE_S)) == [TOPIC]
+    assert ended(cluster.new_producer_id(timeout_s=DEADLINE_S)) == 1001
+
+
+@pytest.mark.parametrize("name", ["nobody", "", "not/a/name"])
+def test_a_topic_that_is_not_there_is_unknown(world: World, name: str) -> None:
+    with pytest.raises(UnknownTopicOrPartition, match="does not exist"):
+        ended(world.cluster().metadata(name, timeout_s=DEADLINE_S))
+
+
+def test_records_go_in_and_out_without_ray(world: World) -> None:
+    connection = world.connection()
+    with Producer(connection) as producer:
+        sent = [producer.send(TOPIC, b"%d" % number, timestamp=T0) for number in range(10)]
+        assert [one.result().offset for one in sent] == list(range(10))
+    with Consumer(connection) as consumer:
+        consumer.assign([(TOPIC, 0)])
+        consumer.seek_to_beginning()
+        polled = consumer.poll(timeout_ms=DEADLINE_S * 1000)
+    assert [record.value for record in polled][:3] == [b"0", b"1", b"2"]
+
+
+def test_while_the_controller_is_away_what_it_said_last_counts(world: World) -> None:
+    cluster = world.cluster()
+    first = ended(cluster.metadata(TOPIC, timeout_s=DEADLINE_S))
+    world.controller.problem = ActorAway("a question", "it is restarting")
+    assert ended(cluster.metadata(TOPIC, timeout_s=DEADLINE_S)) == first
+    with pytest.raises(NeededActorAway):
+        ended(cluster.new_producer_id(timeout_s=DEADLINE_S))
+    with pytest.raises(NeededActorAway, match="Controller"):
+        ended(world.cluster().metadata(TOPIC, timeout_s=DEADLINE_S))
+
+
+def test_a_topic_that_was_deleted_is_not_remembered(world: World) -> None:
+    cluster = world.cluster()
+    ended(cluster.metadata(TOPIC, timeout_s=DEADLINE_S))
+    pair = world.pair
+    told = entries(pair.node.port, pair.log.port, pair.cluster_id)
+    told.topics.clear()  # type: ignore[attr-defined]
+    pair.node.show(told)
+    with pytest.raises(UnknownTopicOrPartition):
+        ended(cluster.metadata(TOPIC, timeout_s=DEADLINE_S))
+    world.pair.node.close()
+    with pytest.raises(BrokerUnreachable):
+        ended(cluster.metadata(TOPIC, timeout_s=DEADLINE_S))
+
+
+def test_where_a_partition_is_served_is_told_without_a_token(world: World) -> None:
+    cluster = world.cluster()
+    there = ended(cluster.data_address(TopicPartition(TOPIC, 0), ID, timeout_s=DEADLINE_S))
+    assert tuple(there) == (LOOPBACK, world.pair.log.port, "")
+    with pytest.raises(NotLeader, match="raylog health"):
+        ended(cluster.data_address(TopicPartition(TOPIC, 1), ID, timeout_s=DEADLINE_S))
+    with pytest.raises(NotLeader, match="raylog health"):
+        ended(cluster.data_address(TopicPartition("nobody", 0), ID, timeout_s=DEADLINE_S))
+
+
+def test_names_lead_to_who_opens_no_port(tmp_path: Path) -> None:
+    """``listeners=`` empty: the names of the sockets are all that there is."""
+    pair = Pair(tmp_path, ConfigController())
+    pair.begin()
+    pair.log.keep_up(lambda: None)
+    pair.node.keep_up(None)
+    pair.node.show(entries(0, 0, pair.cluster_id))
+    bootstrap = Bootstrap(KnownBroker("ns", "ray:1", pair.cluster_id, NODE))
+    with Producer(SocketConnection(SocketCluster(bootstrap))) as producer:
+        assert producer.send(TOPIC, b"x", timestamp=T0).result().offset == 0
+    with bootstrap.log(Place(ID, 0, "", 0), DEADLINE_S):
+        pass
+    pair.log.close()
+    with pytest.raises(BrokerUnreachable, match="refused"):
+        bootstrap.log(Place(ID, 0, "", 0), DEADLINE_S)
+    pair.node.close()
+
+
+def test_who_is_not_found_by_name_is_asked_at_his_port(tmp_path: Path) -> None:
+    """It runs on another node."""
+    world = World(tmp_path)
+    elsewhere = Bootstrap(world.known._replace(broker="nobody"))
+    with elsewhere.log(Place(ID, 0, LOOPBACK, world.pair.log.port), DEADLINE_S):
+        pass
+    with pytest.raises(BrokerUnreachable):
+        elsewhere.cluster(DEADLINE_S)
+    world.pair.log.close()
+    world.pair.node.close()
+
+
+def test_of_several_addresses_the_first_that_answers_is_taken(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    with closing(listen_tcp(LOOPBACK, 0)) as closed:
+        port = closed.getsockname()[1]
+    servers = f"{LOOPBACK}:{port}, {LOOPBACK}:{world.pair.node.port}"
+    with bootstrap_of(servers).cluster(DEADLINE_S):
+        pass
+    with pytest.raises(BrokerUnreachable, match=f"{LOOPBACK}:{port}: Connection refused"):
+        bootstrap_of(f"{LOOPBACK}:{port}").cluster(DEADLINE_S)
+    world.pair.log.close()
+    world.pair.node.close()
+
+
+@pytest.mark.parametrize("servers", ["", ",", "here", "here:", ":9092", "here:0", "here:70000"])
+def test_what_is_no_address_is_refused(servers: str) -> None:
+    with pytest.raises(InvalidRequest, match="HOST:PORT"):
+        bootstrap_of(servers)
+
+
+def test_an_address_of_ipv6_is_written_in_brackets() -> None:
+    assert str(bootstrap_of("[::1]:9092,there:1")) == "::1:9092,there:1"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "it has ended the connection"),
+        (b"\x7f\xff\xff\xff", "it has ended the connection"),
+        (b"\xff\xff\xff\xff", "a frame of 4294967295 bytes"),
+        (b"\0\0\0\0", "a frame of 0 bytes"),
+        (b"\0\0\0\4\0\0\0\7", "it answers another request"),
+        (b"\0\0\0\6\0\0\0\0\0\xff", "an answer to Metadata"),
+    ],
+)
+def test_an_answer_that_is_none_is_told_as_such(content: bytes, why: str) -> None:
+    with closing(listen_tcp(LOOPBACK, 0)) as listening:
+        bootstrap = bootstrap_of(f"{LOOPBACK}:{listening.getsockname()[1]}")
+        cluster = SocketCluster(bootstrap)
+        asked = cluster.list_topics(timeout_s=DEADLINE_S)
+        peer, _ = listening.accept()
+        with closing(peer):
+            peer.recv(1 << 10)
+            peer.sendall(content)
+            with suppress(OSError):  # who asked has seen enough
+                peer.shutdown(socket.SHUT_WR)
+            with pytest.raises(BrokerUnreachable, match=why):
+                ended(asked)
+
+
+def test_the_names_of_sockets_are_those_of_the_actors() -> None:
+    known = KnownBroker("ns", "ray:1", "cluster/place", "disk-1")
+    assert str(Bootstrap(known)) == manager_name("cluster/place", "disk-1")
+    assert log_name("cluster/place", ID, 3) == f"raylog/cluster/place/{ID}/3"
