@@ -135,7 +135,7 @@ def test_records_go_in_and_out_without_ray(world: World) -> None:
     with Consumer(connection) as consumer:
         consumer.assign([(TOPIC, 0)])
         consumer.seek_to_beginning()
-        polled = consumer.poll(timeout_ms=DEADLINE_S * 1000)
+        polled = consumer.poll(timeout_ms=int(DEADLINE_S * 1000))
     assert [record.value for record in polled][:3] == [b"0", b"1", b"2"]
 
 
