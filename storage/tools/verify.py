@@ -13,8 +13,9 @@ identity        ``partition.metadata`` can be read, where there is one
 
 Transaction indexes and snapshots are compared in full where the log tells everything: from its
 first offset on, or from a snapshot at its first segment, with no gap that compaction made.
-Elsewhere they may know more than the log, and only what contradicts it is a problem. A snapshot
-that knows of a record in a gap that was accepted (``losses.py``) is right. Behind a batch
+Elsewhere they may know more than the log, and only what contradicts it is a problem: compaction
+keeps each producer's last batch of now, and takes what a snapshot has as the last one of then. A
+snapshot that knows of a record in a gap that was accepted (``losses.py``) is right. Behind a batch
 that cannot be read they are not looked at. A snapshot below the first segment is only decoded: its
 batches are gone.
 
@@ -26,6 +27,7 @@ business.
 """
 
 import os
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
@@ -271,6 +273,7 @@ class _Replayed:
         )
         self._first_offset = self._next_offset = first_offset
         self._accepted = _accepted_losses(fs, folder)
+        self._gaps: list[tuple[int, int]] = []  # between batches: first offset, and behind the last
         self.is_lost = False
         self._is_full = self._begin(first_offset)
 
@@ -297,6 +300,8 @@ class _Replayed:
         problems += self.snapshot_problems(header.base_offset)
         problems += self._epochs.take(header)
         self._is_full = self._is_full and _follows(header, self._next_offset)
+        if header.base_offset > self._next_offset:
+            self._gaps.append((self._next_offset, header.base_offset))
         marker = None
         if header.is_control:
             marker = read_marker(segment.log.read(header.size_bytes, position))
@@ -346,7 +351,8 @@ class _Replayed:
                 continue
             if offset >= self._first_offset and not self.is_lost:
                 is_full = self._is_full and offset == self._next_offset
-                yield from (Problem(name, why) for why in self._contradictions(snapshot, is_full))
+                told = self._contradictions(snapshot, offset, is_full=is_full)
+                yield from (Problem(name, why) for why in told)
 
     def snapshots_beyond(self, end_offset: int) -> Iterator[Problem]:
         """Those that speak of what the log does not have."""
@@ -363,7 +369,23 @@ class _Replayed:
         """Whether somebody accepted that the log lacks this offset."""
         return any(first <= offset < end for first, end in self._accepted)
 
-    def _contradictions(self, snapshot: dict[int, ProducerState], is_full: bool) -> Iterator[str]:
+    def _is_in_gap(self, offset: int) -> bool:
+        """Whether the log has no batch with this offset, up to which it is replayed."""
+        if offset >= self._next_offset:
+            return True
+        place = bisect_right(self._gaps, (offset, self._next_offset))
+        return place > 0 and offset < self._gaps[place - 1][1]
+
+    def _is_compacted(self, state: ProducerState, replayed: ProducerState, offset: int) -> bool:
+        """Whether a snapshot's last batch of a producer was taken since. ``offset``: its own."""
+        last_offset = state.batches[-1].last_offset
+        is_newer = replayed.batches[-1].last_offset < last_offset < offset
+        return is_newer and self._is_in_gap(last_offset)
+
+    def _contradictions(
+        self, snapshot: dict[int, ProducerState], offset: int, *, is_full: bool
+    ) -> Iterator[str]:
+        """``offset``: of the snapshot."""
         for producer_id, state in snapshot.items():
             replayed = self._producers.get(producer_id)
             if replayed is None or replayed.epoch != state.epoch:
@@ -375,6 +397,8 @@ class _Replayed:
                 continue
             has_batches = replayed.batches and state.batches
             if has_batches and self._is_accepted(state.batches[-1].last_offset):
+                continue
+            if has_batches and self._is_compacted(state, replayed, offset):
                 continue
             if has_batches and replayed.batches[-1][:3] != state.batches[-1][:3]:
                 last = replayed.batches[-1]

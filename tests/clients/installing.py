@@ -9,6 +9,7 @@ are skipped with that word.
 
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -32,13 +33,14 @@ JAVA_FLAGS = (
 WORDS = 300  # of what an installer has said
 
 
-def python(*packages: str) -> Path:
+def python(*packages: str, wheels_only: bool = True) -> Path:
     """The interpreter of an environment with these packages of PyPI."""
+    kinds = ["--only-binary=:all:"] if wheels_only else []
 
     def install(folder: Path) -> None:
         _run([sys.executable, "-m", "venv", str(folder)], "python's venv")
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-        _run([*pip, "--disable-pip-version-check", "--only-binary=:all:", *packages], "PyPI")
+        _run([*pip, "--disable-pip-version-check", *kinds, *packages], "PyPI")
 
     return _kept("python", packages, install) / "bin" / "python"
 
@@ -109,6 +111,21 @@ def java(version: str) -> list[str]:
     classes = _kept(f"java-{version}", [source.read_text()], install)
     path = f"{classes}{os.pathsep}{kafka.jars}/*"
     return [kafka.java, *JAVA_FLAGS, "-cp", path]
+
+
+def spark_connector() -> tuple[str, Path]:
+    """The version of Spark's connector for Kafka, and its jars. ``pom.xml`` pins them."""
+    mvn = _need("mvn", "maven")
+    pom = PROGRAMS / "spark" / "pom.xml"
+    version = re.search(r"<spark.version>(.+)</spark.version>", pom.read_text())
+    assert version is not None
+
+    def install(folder: Path) -> None:
+        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
+        command = [mvn, "-q", "-B", "-f", str(pom), *goal, f"-DoutputDirectory={folder}"]
+        _run(command, "Maven Central")
+
+    return version[1], _kept("spark-connector", [pom.read_text()], install)
 
 
 def _kept(name: str, parts: Sequence[str], install: Callable[[Path], None]) -> Path:

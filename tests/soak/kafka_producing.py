@@ -13,6 +13,15 @@ MOST_WAITING = 20_000  # records
 POLL_S = 0.05
 # What has no answer until then never has one; its fate is unknown.
 FLUSH_S = 180.0
+MOST_BATCH_BYTES = 30_000
+# What no producer here shall ever hear. After records that it gave up librdkafka goes on with
+# another epoch, and sends what is under way to any partition anew in that: it may be there twice
+# then, and no broker could tell (KIP-360). So the run would find duplicates that are its own.
+GIVEN_UP = (
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError.MSG_SIZE_TOO_LARGE,  # than max.message.bytes
+    KafkaError.RECORD_LIST_TOO_LARGE,  # than segment.bytes
+)
 
 
 class Burst:
@@ -22,12 +31,20 @@ class Burst:
         self.worker, self.op = worker, op
         self._offsets: list[int | None] = []
         self._missing = 0
+        self._is_told = False
 
     def add(self) -> "Fate":
         """Another record is on its way."""
         self._offsets.append(None)
         self._missing += 1
         return Fate(self, len(self._offsets) - 1)
+
+    def give_up(self, place: int, error: KafkaError) -> None:
+        """A record has no offset; what became of it is not known."""
+        if error.code() in GIVEN_UP and not self._is_told:
+            self._is_told = True
+            self.worker.surprise(KafkaException(error))
+        self.take(place, None)
 
     def take(self, place: int, offset: int | None) -> None:
         self._offsets[place] = offset
@@ -52,7 +69,10 @@ class Fate:
         self._burst, self._place = burst, place
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
-        self._burst.take(self._place, message.offset() if error is None else None)
+        if error is None:
+            self._burst.take(self._place, message.offset())
+        else:
+            self._burst.give_up(self._place, error)
 
 
 def produce(worker: Worker, topics: list[Stable], records_a_second: float) -> None:
@@ -80,11 +100,10 @@ def _live(worker: Worker, topics: list[Stable], name: str, records_a_second: flo
             "bootstrap.servers": addresses,
             "enable.idempotence": True,
             "linger.ms": rng.choice([0, 5, 100]),
-            "batch.size": rng.choice([1000, 16_384, 200_000]),
+            # Below the smallest segment: a batch that is refused as too large is given up, too.
+            "batch.size": rng.choice([1000, 16_384, MOST_BATCH_BYTES]),
             "compression.type": rng.choice(["none", "none", "lz4", "zstd", "snappy", "gzip"]),
-            # Longer than any silence here. After a message that it gave up librdkafka goes on with
-            # another epoch, and sends what is under way anew in that: it may be there twice then,
-            # and no broker could tell (KIP-360).
+            # Longer than any silence here: see GIVEN_UP.
             "message.timeout.ms": 300_000,
             "queue.buffering.max.messages": 2 * MOST_WAITING,
             "error_cb": on_error,

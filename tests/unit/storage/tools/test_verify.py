@@ -8,13 +8,24 @@ import pytest
 
 from raylog.storage.errors import NotAPartitionFolder
 from raylog.storage.files import ReadOnlyFileSystem
+from raylog.storage.log import Log
 from raylog.storage.losses import accept_losses
 from raylog.storage.records.control import Marker, encode_marker
+from raylog.storage.records.encode import encode_records
 from raylog.storage.state.checkpoints import RECOVERY_POINTS, write_offsets
 from raylog.storage.testing.clock import T0
-from raylog.storage.testing.logs import FOLDER, PARTITION, Disk, batch, flip, of_producer
+from raylog.storage.testing.logs import (
+    FOLDER,
+    PARTITION,
+    Disk,
+    batch,
+    flip,
+    of_producer,
+    offsets_of,
+)
 from raylog.storage.tools.verify import SegmentReport, verify_folder
 from tests.harness.paths import GOLDEN
+from tests.unit.storage.cleaner.test_swap import compact
 
 FOLDERS = sorted(
     path.relative_to(GOLDEN).as_posix()
@@ -209,6 +220,55 @@ def test_what_compaction_took_from_the_log_indexes_and_snapshots_may_still_tell(
     )
     disk.write("00000000000000000000.log", whole[ends[1] : ends[3]])
     assert told(disk) == []
+
+
+def record(log: Log, producer: int, sequence: int, key: bytes) -> None:
+    batch = encode_records(
+        [(T0, key, b"v", ())], producer_id=producer, producer_epoch=0, base_sequence=sequence
+    )
+    log.append(batch, leader_epoch=0)
+
+
+def test_a_snapshot_may_know_a_batch_that_compaction_has_taken_since(disk: Disk) -> None:
+    """It was the last one of its producer; when the log was compacted, there was another."""
+    log = disk.open(cleanup_policy="compact")
+    record(log, 7, 0, b"kept")
+    record(log, 7, 1, b"written again")
+    record(log, 8, 0, b"written again")
+    log.roll()
+    record(log, 7, 2, b"last")
+    compact(disk, log)
+    assert offsets_of(log) == [0, 2, 3]
+    log.close()
+    assert told(disk) == []
+
+
+@pytest.mark.parametrize(("offset", "is_right"), [(2, True), (3, False)])
+def test_a_snapshot_that_knows_a_batch_where_another_producers_is_is_seen(
+    disk: Disk, offset: int, is_right: bool
+) -> None:
+    """Compaction took what is at 1 and 2, and nothing at 3."""
+    log = disk.open(cleanup_policy="compact")
+    record(log, 7, 0, b"kept")
+    for sequence in range(3):
+        record(log, 8, sequence, b"written again")
+    log.roll()
+    record(log, 8, 3, b"last")
+    compact(disk, log)
+    assert offsets_of(log) == [0, 3, 4]
+    log.close()
+    (name,) = (name for name in disk.names(".snapshot") if name.startswith(f"{4:020d}"))
+    other = Disk()
+    lying = other.open()
+    record(lying, 7, 0, b"kept")
+    record(lying, 8, 1, b"")
+    for place in (2, 3):
+        producer, sequence = (7, 1) if place == offset else (8, 2)
+        record(lying, producer, sequence, b"")
+    lying.roll()
+    lying.close()
+    disk.write(name, other.read(name))
+    assert ("producer 7" not in why(disk)) is is_right
 
 
 def test_half_an_entry_at_the_end_of_a_transaction_index_is_seen(disk: Disk) -> None:
