@@ -116,6 +116,7 @@ class LogBook:
             return
         token = self.out.token()
         self.kills[partition] = token
+        self.touch(partition)
         self.out.work(KillActor(token=token, partition=partition))
 
     def kill_ended(self, partition: TopicPartition, is_well: bool) -> None:

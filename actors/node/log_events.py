@@ -362,10 +362,11 @@ class LogEvents:
         place.is_to_be_read = False
         if place.is_open:
             self._leave_dir(directory_id, place, why)
-        elif not place.is_online and not self._is_being_read(directory_id):
-            self._places.set_taken_offline(directory_id, why)
+        elif not (place.is_online or place.report.is_taken_offline or self._is_read(directory_id)):
+            # nothing was closed there in this life
+            self._places.set_taken_offline(directory_id, why + NOT_IN_ORDER)
 
-    def _is_being_read(self, directory_id: str) -> bool:
+    def _is_read(self, directory_id: str) -> bool:
         works = self._book.out.in_flight.values()
         return any(isinstance(w, ReadDir) and w.directory_id == directory_id for w in works)
 

@@ -11,7 +11,7 @@ from raylog.actors.control import DirReport, LogReport, LogState, Report
 from raylog.actors.levels import Levels
 from raylog.actors.node.events import UpkeepKind
 from raylog.actors.node.instructions import Doom, EndLog, MakeFolder, PutAside, StartLog
-from raylog.actors.node.log_book import LogBook, Unnamed
+from raylog.actors.node.log_book import LogBook
 from raylog.actors.node.log_states import NodeLog, State
 from raylog.actors.node.places import Places
 from raylog.storage.names import TopicPartition
@@ -112,6 +112,10 @@ _AT_HOME: dict[State, LogState] = {
 }
 
 
+# With these, something is said of a LogActor that is being ended.
+_TELL_OF_ACTOR: tuple[LogState, ...] = ("opening", "closing")
+
+
 def reports_of(book: LogBook, partition: TopicPartition) -> tuple[LogReport, ...]:
     """What is said of all logs and folders of a partition's name."""
     is_killed = partition in book.kills
@@ -120,20 +124,25 @@ def reports_of(book: LogBook, partition: TopicPartition) -> tuple[LogReport, ...
     ]
     for (other, directory_id), unnamed in book.unnamed.items():
         if other == partition:
-            reports.append(_report_of_unnamed(partition, directory_id, unnamed, book.places))
+            is_busy = unnamed.is_doing or is_killed
+            reports.append(_report_of_unnamed(partition, directory_id, is_busy, book.places))
+    if is_killed and not any(report.state in _TELL_OF_ACTOR for report in reports):
+        reports.append(
+            LogReport(partition=partition, topic_id=None, directory_id="", state="closing")
+        )
     return tuple(reports)
 
 
 def _report_of_unnamed(
-    partition: TopicPartition, directory_id: str, unnamed: Unnamed, places: Places
+    partition: TopicPartition, directory_id: str, is_busy: bool, places: Places
 ) -> LogReport:
     is_online = places.is_online(directory_id)
-    state: LogState = "closing" if unnamed.is_doing else "found"
+    idle: LogState = "found" if is_online else "failed"
     return LogReport(
         partition=partition,
         topic_id=None,
         directory_id=directory_id,
-        state=state if is_online else "failed",
+        state="closing" if is_busy else idle,
         problem=None if is_online else places.problem(directory_id),
     )
 
@@ -161,11 +170,13 @@ def _report_of_folder(
     is_home = directory_id == log.home
     if is_home and log.moved_to is not None:  # also where its dir has failed since
         return _report(log, directory_id, "moved", moved_to=log.moved_to)
+    may_live = is_killed and log.home in (None, directory_id)
     if not places.is_online(directory_id):
-        may_live = is_killed and log.home in (None, directory_id)
         gone: LogState = "closing" if may_live else "failed"
         return _report(log, directory_id, gone, problem=places.problem(directory_id))
     state = _state_of_folder(log, directory_id)
+    if state == "found" and may_live:
+        state = "closing"
     problem = log.problem if is_home else None
     if state == "opening":
         problem = log.opening_problem

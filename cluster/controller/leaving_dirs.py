@@ -24,6 +24,7 @@ from raylog.cluster.naming import named
 
 # Why a log dir is offline that an operator took out of use.
 TAKEN_OFFLINE = "an operator took it offline"
+KNOWS_NOT_ALL = "began just now, and a LogActor that it does not know may go on a while"
 
 
 def leaving_waits_for(
@@ -42,18 +43,22 @@ def leaving_waits_for(
         is_in_use = entry.state == "online" or entry.why == READING_BACK
         if entry.directory_id == record.directory_id and (is_in_use or open_ones):
             return _closing(seen, record, open_ones, now_ms)
-    if seen.may_have_others(record.directory_id, now_ms):
-        return "its LogManager began just now, and may not know all LogActors yet"
+    is_known = record.directory_id in seen.met_dirs or was_clean(observed, record)
+    if not is_known and seen.is_young(now_ms):
+        return f"its LogManager {KNOWS_NOT_ALL}"
     return ""
 
 
 def _open_in(directory_id: str, seen: Observed) -> list[str]:
     """The partitions whose LogActors may have files open there: also where the dir has failed."""
-    entries = [entry for logs in seen.logs.values() for entry in logs]
+    entries = () if seen.report is None else seen.report.logs
+    # A LogActor that is being ended may have been anywhere.
+    anywhere = {entry for entry in entries if entry.state == "closing" and not entry.directory_id}
     return sorted(
         str(entry.partition)
         for entry in entries
-        if entry.directory_id == directory_id and entry.state in ("opening", "serving", "closing")
+        if entry in anywhere
+        or (entry.directory_id == directory_id and entry.state in ("opening", "serving", "closing"))
     )
 
 

@@ -74,14 +74,13 @@ class Observed:
             return False
         return any(entry.takes_orders for entry in report.dirs)
 
-    def may_have_others(self, directory_id: str, now_ms: int) -> bool:
-        """Whether LogActors that the report does not know may live in a log dir.
+    def is_young(self, now_ms: int) -> bool:
+        """Whether LogActors that its report does not know may have rights of the life before.
 
-        A LogManager that begins beside a log dir that is offline knows no LogActor of it, and ends
-        those that it meets. What the life before had confirmed to them has run out by then.
+        A LogManager that begins knows those that answer it, in log dirs that answer; the others it
+        ends when it meets them. What the life before had confirmed to them has run out after this.
         """
-        is_young = self.report is not None and now_ms - self.began_ms < CONFIRMED_FOR_MS
-        return is_young and directory_id not in self.met_dirs
+        return self.report is not None and now_ms - self.began_ms < CONFIRMED_FOR_MS
 
     def is_suspect(self, now_ms: int) -> bool:
         """Whether it was silent for so long that it may hang."""

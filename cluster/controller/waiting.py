@@ -40,7 +40,11 @@ from raylog.cluster.controller.config_changes import ConfigChange
 from raylog.cluster.controller.describe import BEING_OPENED, Snapshot, offline_error, problem_of
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.instructions import Altered, Answered, Applied, Behind
-from raylog.cluster.controller.leaving_dirs import leaving_waits_for
+from raylog.cluster.controller.leaving_dirs import (
+    KNOWS_NOT_ALL,
+    leaving_waits_for,
+    was_clean,
+)
 from raylog.cluster.controller.node_states import replaced, waits_for
 from raylog.cluster.controller.observed import SUSPECT_MS, Observed
 from raylog.cluster.controller.records import NodeState, PartitionRecord, TopicRecord
@@ -233,8 +237,7 @@ def why_behind(log: LogId, version: int, view: View) -> str:
     """Why a partition may serve with an older config than this; empty if it does not."""
     seen = view.seen(log)
     node = view.node_name(log)
-    directory = view.desired.partitions[log].directory
-    if directory is None:
+    if view.desired.partitions[log].directory is None:
         return ""
     if seen is None and view.may_still_run(view.desired.node_of(log)):
         return f"node {node} left the Ray cluster just now, and its processes may go on a while"
@@ -255,9 +258,17 @@ def why_behind(log: LogId, version: int, view: View) -> str:
             return "its LogActor has not confirmed the config"
         if isinstance(entry.problem, LogLocked):
             return "another process has its log open, perhaps an older LogActor of it"
-    if seen.may_have_others(directory, view.now_ms):
-        return f"the LogManager of node {node} began just now, and may not know all LogActors yet"
+    if seen.is_young(view.now_ms) and not _is_accounted_for(log, view):
+        return f"the LogManager of node {node} {KNOWS_NOT_ALL}"
     return ""
+
+
+def _is_accounted_for(log: LogId, view: View) -> bool:
+    """Whether the LogActor of a log serves, or was closed in order by its LogManager of now."""
+    if any(entry.state == "serving" for entry in view.entries(log)):
+        return True
+    directory = view.desired.dirs.get(view.desired.partitions[log].directory or "")
+    return directory is not None and was_clean(view.observed, directory) is True
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from tests.transcripts.nodes import (
     ORDERS,
     OTHER_PARTITION,
     OTHERS,
+    PARTITION,
     Node,
     create,
     dir_report,
@@ -157,8 +158,9 @@ def test_a_dir_that_could_not_be_read_back_says_again_why_it_is_offline() -> Non
     node.failed("read A back", BROKEN)
     assert dirs(node)[0] == ("offline", BROKEN.problem)
     assert not node.report.dirs[0].is_taken_offline
-    node.orders(LEAVE)
-    assert dirs(node)[0] == ("offline", WHY)
+    for _ in range(2):
+        node.orders(LEAVE)
+        assert dirs(node)[0] == ("offline", WHY + NOT_IN_ORDER), "nothing was closed in order"
     assert node.report.dirs[0].is_taken_offline
 
 
@@ -243,3 +245,34 @@ def test_what_is_being_done_there_is_awaited() -> None:
     assert drop in node.in_flight
     assert node.orders(LEAVE) == []
     assert node.done(drop) == ["retire A with nothing clean"]
+
+
+# -- a LogActor that is being ended ----------------------------------------------------------------
+
+
+def test_a_silent_actor_of_a_dir_that_leaves_is_closing_until_it_has_ended() -> None:
+    node = Node("A", "B", folders=[folder(ORDERS, "A"), unnamed("A", OTHER_PARTITION)])
+    said = node.obeys(LEAVE)
+    assert {"kill orders-0", "kill orders-1"} <= set(said)
+    assert node.logs == ["orders-0 of old in A: closing", "orders-1 of None in A: closing"]
+    for kill in ("kill orders-0", "kill orders-1"):
+        node.done(kill)
+    assert node.logs[1] == "orders-1 of None in A: found"
+
+
+def test_a_silent_actor_of_a_dir_that_fails_is_closing_until_it_has_ended() -> None:
+    node = Node("A", "B", folders=[unnamed("A")])
+    assert node.told(DirFailed(directory_id="A", why="EIO")) == ["kill orders-0", "close A"]
+    assert node.logs == ["orders-0 of None in A: closing (LogDirOffline)"]
+    node.done("kill orders-0")
+    assert node.logs == ["orders-0 of None in A: failed (LogDirOffline)"]
+
+
+def test_an_actor_whose_dir_is_not_known_is_closing_somewhere_until_it_has_ended() -> None:
+    node = Node("A", strangers=[PARTITION])
+    assert node.logs == ["orders-0 of None in no dir: closing"]
+    node.failed("kill orders-0", HANGS)
+    assert node.logs == ["orders-0 of None in no dir: closing"], "it is tried again"
+    node.later(1_000)
+    node.done("kill orders-0")
+    assert node.logs == []

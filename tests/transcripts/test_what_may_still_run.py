@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+from raylog.actors.control import LogId, LogReport
 from raylog.actors.node.confirmed_logs import CONFIRMED_FOR_MS
 from raylog.actors.node.report_maker import REPORT_INTERVAL_MS
 from raylog.cluster.controller.commands import ApplyConfig, LogDirOut
 from raylog.cluster.controller.leaving_dirs import leaving_waits_for
 from raylog.cluster.controller.observed import SUSPECT_MS
 from raylog.storage.errors import LogLocked
+from raylog.storage.names import TopicPartition
 from tests.harness.control_nodes import PerfectNode
 from tests.harness.controller_play import Play, begun
 from tests.transcripts.controllers import alter, node_a, node_b
@@ -121,6 +123,71 @@ def test_a_log_dir_is_not_said_to_be_out_of_use_beside_a_log_actor_that_nobody_k
     play.asks(LogDirOut(log_dir=f"/{where}"))
     play.until(lambda: play.answer is not None)
     assert play.now_ms - began_ms >= CONFIRMED_FOR_MS
+
+
+def test_an_alter_waits_for_a_log_actor_that_was_silent_though_its_log_manager_hangs_now() -> None:
+    """Its log dir is online, and the log is only found; nobody has met its LogActor."""
+    node = node_a()
+    play = begun(node)
+    play.create("t", 1)
+    play.settle(6_000)
+    confirmed_ms = play.now_ms
+    node.restart(by_ray=True)
+    play.reports("a")
+    play.obeys("a")  # without a word of the log
+    play.silent.add("a")
+    for _ in range(11):
+        play.passes()
+    play.asks(alter())
+    play.until(lambda: play.answer is not None)
+    assert play.now_ms - confirmed_ms >= CONFIRMED_FOR_MS
+
+
+def test_an_alter_waits_for_nobody_whose_log_dir_was_closed_in_order() -> None:
+    """Also where another Controller hears the LogManager's life for the first time."""
+    node = node_b()
+    play = begun(node_a(), node)
+    play.create("t", 2)
+    (where,) = {where for log, where in node.logs}
+    play.asks(LogDirOut(log_dir=f"/{where}"))
+    play.settle(1_000)
+    play.begin()
+    play.settle(1_000)
+    began_ms = play.now_ms
+    play.asks(alter())
+    play.until(lambda: play.answer is not None)
+    assert play.now_ms - began_ms < SUSPECT_MS
+    play.asks(LogDirOut(log_dir=f"/{where}"))
+    play.until(lambda: play.answer is not None)
+    assert play.now_ms - began_ms < SUSPECT_MS
+
+
+def test_a_log_dir_is_in_use_while_somebody_is_ended_who_may_be_anywhere() -> None:
+    node = node_a()
+    play = begun(node)
+    play.create("t", 1)
+    play.settle()
+    play.asks(LogDirOut(log_dir="/a2"))
+    play.appended()
+    play.obeys("a")
+    record = play.desired.dirs["a2"]
+
+    def waits_for(state: str, directory_id: str) -> str:
+        somebody = LogReport(
+            partition=TopicPartition("gone", 0),
+            topic_id=None,
+            directory_id=directory_id,
+            state=state,  # type: ignore[arg-type]
+        )
+        key = (LogId(partition=somebody.partition, topic_id=""), "")
+        node.logs[key] = somebody
+        play.reports("a")
+        return leaving_waits_for(play.desired, play.machine.watched.nodes, record, play.now_ms)
+
+    assert waits_for("closing", "") == "gone-0 to be closed"
+    assert waits_for("opening", "") == "", "a folder that is being made"
+    assert waits_for("closing", "a1") == ""
+    assert waits_for("closing", "a2") == "gone-0 to be closed"
 
 
 def only_reports(play: Play) -> int:
