@@ -1,11 +1,13 @@
 """Which brokers run on this machine: a small file of each, written by its LogManagers.
 
 Whoever joins a Ray cluster to find a broker takes a second for it. The command line looks here
-first, and then asks the LogManager by its Unix socket. A file may be older than its broker: the
-name of the socket leads to this very broker, or to nobody.
+first, and then asks the LogManager by its Unix socket. The name of that socket leads to this very
+broker, or to nobody. A file outlives a broker that was killed: so it counts only while somebody
+listens at the address of its Ray cluster.
 
 The files are in a folder that only their user can read, where every process of his finds it:
-``/tmp/raylog-UID``. Each is JSON, with the fields of ``KnownBroker``.
+``/tmp/raylog-UID``. Each is JSON, with the fields of ``KnownBroker``. Anybody may have made that
+folder first; then it is not used.
 """
 
 import hashlib
@@ -46,13 +48,18 @@ class BrokerFiles:
             raise PermissionError(f"{self._folder} is not a folder of this user alone")
         path = self._path(known)
         new = f"{path}.{os.getpid()}"
-        with open(new, "w", opener=open_private) as file:
-            json.dump(known._asdict(), file)
-        os.replace(new, path)
+        try:
+            with open(new, "w", opener=open_private) as file:
+                json.dump(known._asdict(), file)
+            os.replace(new, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(new)
+            raise
 
     def remove(self, known: KnownBroker) -> None:
         """The broker has ended on this node: forget it, unless another node here has written."""
-        if self._read(self._path(known)) == known:
+        if self._is_own() and self._read(self._path(known)) == known:
             with suppress(OSError):
                 os.unlink(self._path(known))
 

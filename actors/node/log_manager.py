@@ -138,8 +138,9 @@ class LogManagerImpl:
         # Who calls ends the LogActors next: those that are being closed by order need their time.
         with self._alone(OPEN_TIMEOUT_S if self._is_ending.is_set() else PATIENCE_S):
             node, self._node = self._node, None
+            is_clean = True if node is None else node.shutdown()
             self._tell_no_more()
-            return True if node is None else node.shutdown()
+            return is_clean
 
     def _begin(self, *, is_restarted: bool, config: BrokerConfig | None = None) -> None:
         with self._alone(PATIENCE_S):
@@ -159,14 +160,15 @@ class LogManagerImpl:
     def _tell_where(self) -> None:
         """Write where the command line finds this node; without that, it asks Ray."""
         spec = self._spec
-        self._known = KnownBroker(
+        known = KnownBroker(
             namespace=spec.namespace,
             ray_address=own_address(),
             broker=broker_id(spec.cluster_id, spec.namespace),
             node=self._ray_node.key,
         )
         try:
-            BrokerFiles().write(self._known)
+            BrokerFiles().write(known)
+            self._known = known
         except OSError as error:
             warn(logger, "broker-file-not-written", why=error)
 

@@ -1,11 +1,11 @@
 """Commands that ask a broker by socket, and do not join its Ray cluster, which takes a second.
 
 The broker is known by ``--bootstrap-servers``, or since it runs on this machine: its LogManager
-wrote a file (``known_brokers.py``). Where several brokers could be meant, or the one that is meant
-does not answer, Ray is asked: it knows which there are, and why one is away.
+wrote a file (``known_brokers.py``). Where several brokers could be meant, or something of the one
+that is meant does not answer, Ray is asked: it knows which there are, and why one is away.
 """
 
-import os
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from raylog.actors.known_brokers import BrokerFiles
-from raylog.cluster.cli.common import connected
-from raylog.cluster.cli.interrupts import end_on_sigterm
+from raylog.actors.known_brokers import BrokerFiles, KnownBroker
+from raylog.cluster.cli.common import connected, quiet_ray
 
 if TYPE_CHECKING:
     from raylog.cluster.client.bootstrap import Bootstrap, Place
@@ -55,19 +54,57 @@ class TopicHolds(NamedTuple):
     partitions: list[Holds | None]
 
 
-def bootstrap(servers: str | None, address: str | None, namespace: str) -> "Bootstrap | None":
-    """Where the broker can be asked by socket; None: it is to be looked for by Ray.
+class Wanted(NamedTuple):
+    """Which broker is meant."""
 
-    Raises InvalidRequest, BrokerUnreachable of ``servers``.
+    context: typer.Context  # of the command, which tells who says so
+    servers: str | None
+    address: str | None
+    namespace: str
+
+
+def bootstrap(wanted: Wanted) -> "Bootstrap | None":
+    """Where a broker can be asked by socket; None: it is to be looked for by Ray.
+
+    Raises InvalidRequest of its servers.
     """
     from raylog.cluster.client.bootstrap import Bootstrap, bootstrap_of
 
-    if servers is not None:
-        return bootstrap_of(servers)
-    wanted = None if (address or "") in _HERE else address
-    found = [Bootstrap(known) for known in BrokerFiles().find(namespace, wanted)]
-    alive = [one for one in found if _answers(one)]
-    return alive[0] if len(alive) == 1 else None
+    if wanted.servers is not None and not _is_overruled(wanted.context):
+        return bootstrap_of(wanted.servers)
+    ray_address = None if (wanted.address or "") in _HERE else wanted.address
+    found = BrokerFiles().find(wanted.namespace, ray_address)
+    if len(found) > 1:
+        found = [known for known in found if _may_run(known)]
+    if len(found) != 1:
+        return None
+    there = Bootstrap(found[0])
+    return there if _answers(there) else None
+
+
+def _is_overruled(context: typer.Context) -> bool:
+    """Whether the environment names addresses, and the command line another broker.
+
+    Raises BadParameter where the command line names both.
+    """
+    sources = {name: context.get_parameter_source(name) for name in Wanted._fields[1:]}
+    given = {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+    is_other = bool(given & {"address", "namespace"})
+    if "servers" in given and is_other:
+        raise typer.BadParameter("give --bootstrap-servers, or --address and --namespace")
+    return is_other
+
+
+def _may_run(known: KnownBroker) -> bool:
+    """Whether its Ray cluster may be there yet: not where nobody listens at its address."""
+    host, _, port = known.ray_address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=_PATIENCE_S):
+            return True
+    except ConnectionRefusedError:
+        return False
+    except (OSError, ValueError):
+        return True
 
 
 def _answers(bootstrap: "Bootstrap") -> bool:
@@ -76,24 +113,25 @@ def _answers(bootstrap: "Bootstrap") -> bool:
     from raylog.cluster.client.bootstrap import metadata_of
 
     try:
-        with bootstrap.cluster(_PATIENCE_S) as cluster:
-            metadata_of(cluster, [])
+        bootstrap.ask(lambda cluster: metadata_of(cluster, []), _PATIENCE_S)
     except BrokerUnreachable:
         return False
     return True
 
 
-def connection(servers: str | None, address: str | None, namespace: str) -> "Connection":
+def connection(wanted: Wanted) -> "Connection":
     """What a producer or a consumer stands on: by socket if it can be, else by Ray."""
-    there = bootstrap(servers, address, namespace)
+    there = bootstrap(wanted)
     if there is None:
-        return connected(address, namespace).client_connection()
-    end_on_sigterm()
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        return connected(wanted.address, wanted.namespace).client_connection()
+    quiet_ray()  # it is joined where a partition is on another machine
+    from raylog.cluster.client.ray_connection import RayConnection
     from raylog.cluster.client.socket_cluster import SocketCluster
     from raylog.cluster.client.socket_connection import SocketConnection
 
-    return SocketConnection(SocketCluster(there))
+    known = there.known
+    by_ray = None if known is None else RayConnection(known.namespace, known.ray_address)
+    return SocketConnection(SocketCluster(there, by_ray))
 
 
 # -- topics ----------------------------------------------------------------------------------------
@@ -104,8 +142,11 @@ def topic_names(bootstrap: "Bootstrap") -> list[str]:
     return sorted(_places(bootstrap))
 
 
-def topics(bootstrap: "Bootstrap") -> list[TopicHolds]:
-    """All topics by name, and what each of their partitions holds. Raises BrokerUnreachable."""
+def topics(bootstrap: "Bootstrap") -> list[TopicHolds] | None:
+    """All topics by name, and what each of their partitions holds. Raises BrokerUnreachable.
+
+    None where a partition does not answer, and Ray may know more of it.
+    """
     places = _places(bootstrap)
     ends_at = time.monotonic() + ASK_TIMEOUT_S
 
@@ -117,14 +158,15 @@ def topics(bootstrap: "Bootstrap") -> list[TopicHolds]:
             topic: [pool.submit(ask, topic, place) for place in places[topic]]
             for topic in sorted(places)
         }
-        return [TopicHolds(name, [one.result() for one in all]) for name, all in asked.items()]
+        found = [TopicHolds(name, [one.result() for one in all]) for name, all in asked.items()]
+    is_whole = all(None not in topic.partitions for topic in found)
+    return found if is_whole or bootstrap.known is None else None
 
 
 def _places(bootstrap: "Bootstrap") -> "Mapping[str, Sequence[Place]]":
     from raylog.cluster.client.bootstrap import metadata_of, places_of
 
-    with bootstrap.cluster(ASK_TIMEOUT_S) as cluster:
-        return places_of(metadata_of(cluster))
+    return places_of(bootstrap.ask(metadata_of, ASK_TIMEOUT_S))
 
 
 def _holds(bootstrap: "Bootstrap", topic: str, place: "Place", ends_at: float) -> Holds | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from raylog.cluster.cli.by_socket import Servers
+from raylog.cluster.cli.by_socket import Servers, Wanted
 from raylog.cluster.cli.by_socket import connection as connection_to
 from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, Partitions, note
 from raylog.cluster.cli.interrupts import Interrupts
@@ -95,6 +95,7 @@ NullValue = Annotated[
 
 
 def consume(
+    context: typer.Context,
     topics: Topics,
     from_: From = None,
     last: Last = None,
@@ -113,7 +114,7 @@ def consume(
     wanted = _range(from_, last, to, exit_)
     line = _printer(format_, with_key, null_value)
     pattern = _pattern(topics)
-    connection = connection_to(servers, address, namespace)
+    connection = connection_to(Wanted(context, servers, address, namespace))
     is_bounded = wanted.end is not None
     with (
         Interrupts() as interrupts,

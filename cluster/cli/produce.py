@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raylog.cluster.cli.by_socket import Servers
+from raylog.cluster.cli.by_socket import Servers, Wanted
 from raylog.cluster.cli.by_socket import connection as connection_to
 from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, note
 from raylog.cluster.cli.interrupts import Interrupts
@@ -131,6 +131,7 @@ Verbose = Annotated[
 
 
 def produce(
+    context: typer.Context,
     topic: Topic,
     file: File = None,
     format_: Format = Input.text,
@@ -161,7 +162,7 @@ def produce(
         partition=partition,
     )
     source = _open(file)
-    connection = connection_to(servers, address, namespace)
+    connection = connection_to(Wanted(context, servers, address, namespace))
     with Interrupts() as interrupts, source:
         try:
             with interrupts.welcome():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from raylog.cluster.cli.by_socket import Holds, Servers, bootstrap, topic_names
+from raylog.cluster.cli.by_socket import Holds, Servers, Wanted, bootstrap, topic_names
 from raylog.cluster.cli.by_socket import topics as topics_by_socket
 from raylog.cluster.cli.common import (
     NAMESPACE,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from raylog.actors.messages import PartitionStatus
     from raylog.cluster.broker import Broker
+    from raylog.cluster.client.bootstrap import Bootstrap
     from raylog.cluster.controller.describe import PartitionDescription, TopicDescription
 
 app = typer.Typer(
@@ -135,6 +136,7 @@ def _in_words(count: int) -> str:
 
 @app.command("list")
 def list_topics(
+    context: typer.Context,
     names: Annotated[
         bool, typer.Option("--names", help="Print the names only, and ask no partition.")
     ] = False,
@@ -148,13 +150,10 @@ def list_topics(
     The records are counted by their offsets; compaction leaves gaps in them. Where a partition does
     not answer, they are not known: `-`.
     """
-    there = bootstrap(servers, address, namespace)
-    if there is None:
+    asked = Wanted(context, servers, address, namespace)
+    topics = _listed_by_socket(bootstrap(asked), is_short=names)
+    if topics is None:
         topics = _listed_by_ray(connected(address, namespace), is_short=names)
-    elif names:
-        topics = [{"name": name} for name in topic_names(there)]
-    else:
-        topics = [_counted(name, holds) for name, holds in topics_by_socket(there)]
     if output is Output.json:
         show_json({"topics": topics})
         return
@@ -165,6 +164,16 @@ def list_topics(
         show(("topic", "partitions", "records", "bytes"), [tuple(t.values()) for t in topics])
     if not topics and sys.stdout.isatty():
         note("no topics yet: raylog topic create TOPIC")
+
+
+def _listed_by_socket(there: "Bootstrap | None", *, is_short: bool) -> list[dict[str, Any]] | None:
+    """``is_short``: only their names. None where Ray is to be asked."""
+    if there is None:
+        return None
+    if is_short:
+        return [{"name": name} for name in topic_names(there)]
+    found = topics_by_socket(there)
+    return None if found is None else [_counted(name, holds) for name, holds in found]
 
 
 def _listed_by_ray(broker: "Broker", *, is_short: bool) -> list[dict[str, Any]]:

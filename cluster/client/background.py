@@ -5,9 +5,11 @@ they leave such work here. The thread is a daemon: it never keeps a process from
 """
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Final
 
 logger = logging.getLogger(__name__)
 
@@ -41,3 +43,8 @@ class Background:
                 work()
             except Exception:  # a fault of ours: the next piece must not suffer for it
                 logger.exception("a lookup failed in a way that nobody expected")
+
+
+BACKGROUND: Final = Background()  # the process's
+# A process that is forked off has none of its parent's threads.
+os.register_at_fork(after_in_child=BACKGROUND.start_anew)

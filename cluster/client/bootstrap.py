@@ -1,7 +1,9 @@
 """Where a broker can be asked by socket: by the names of its sockets here, or at addresses."""
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from raylog.actors.errors import BrokerUnreachable, InvalidRequest
@@ -12,6 +14,9 @@ from raylog.cluster.client.sockets.cluster_socket import ClusterSocket
 from raylog.storage.schemas.types import Value
 from raylog.storage.state.properties import id_text
 
+Answer = TypeVar("Answer")
+
+_LEAST_S: Final = 0.001
 _NO_ID: Final = UUID(int=0)
 _PORTS: Final = range(1, 1 << 16)
 BOOTSTRAP: Final = "bootstrap.servers"
@@ -40,28 +45,35 @@ class Bootstrap:
             return manager_name(self.known.broker, self.known.node)
         return ",".join(f"{host}:{port}" for host, port in self._addresses)
 
-    def cluster(self, timeout_s: float) -> ClusterSocket:
-        """A connection to who answers for the cluster. Raises BrokerUnreachable."""
-        if self.known is not None:
-            return ClusterSocket.by_name(str(self), timeout_s)
+    def ask(self, question: Callable[[ClusterSocket], Answer], timeout_s: float) -> Answer:
+        """Ask who answers for the cluster; of several the first that does. BrokerUnreachable."""
+        ends_at = time.monotonic() + timeout_s
+        connections = self._connections()
         error: BrokerUnreachable | None = None
-        for host, port in self._addresses:
+        for number, connect in enumerate(connections):
+            share_s = (ends_at - time.monotonic()) / (len(connections) - number)
             try:
-                return ClusterSocket.by_address(host, port, timeout_s)
+                with connect(max(share_s, _LEAST_S)) as cluster:
+                    return question(cluster)
             except BrokerUnreachable as one:
                 error = error or one
         assert error is not None, "there are no addresses"
         raise error
 
+    def _connections(self) -> list[Callable[[float], ClusterSocket]]:
+        if self.known is not None:
+            return [partial(ClusterSocket.by_name, str(self))]
+        return [partial(ClusterSocket.by_address, *address) for address in self._addresses]
+
     def log(self, place: Place, timeout_s: float) -> ClusterSocket:
-        """A connection to a partition's LogActor. Raises BrokerUnreachable."""
+        """A connection to a partition's LogActor. Raises BrokerUnreachable.
+
+        A broker that is known by name opens ports on the loopback alone, or to who says a password:
+        a LogActor of another machine is not reached.
+        """
         if self.known is not None:
             name = log_name(self.known.broker, place.topic_id, place.number)
-            try:
-                return ClusterSocket.by_name(name, timeout_s)
-            except BrokerUnreachable:
-                if not place.host:
-                    raise  # it is not on this machine either
+            return ClusterSocket.by_name(name, timeout_s)
         if not place.host:
             raise BrokerUnreachable(str(self), "nobody serves the partition")
         return ClusterSocket.by_address(place.host, place.port, timeout_s)

@@ -4,12 +4,13 @@ An actor that hangs answers nothing, and Ray tells nobody. So one thread looks a
 a process, and sleeps until the next of them is due.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from raylog.actors.errors import ReadTimedOut, RequestTimedOut
 
@@ -94,6 +95,11 @@ class Deadlines:
                 left_s = self._wakes_at - self._clock()
                 if left_s > 0:
                     self._changed.wait(None if left_s == float("inf") else left_s)
+
+
+DEADLINES: Final = Deadlines()  # the process's
+# A process that is forked off has none of its parent's threads.
+os.register_at_fork(after_in_child=DEADLINES.start_anew)
 
 
 def end(future: "Future[Any]", answer: object) -> None:

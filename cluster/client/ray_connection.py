@@ -9,7 +9,6 @@ What Ray asks of it:
   partition it fails at once; the Controller is asked why, and the next one hears its answer.
 """
 
-import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -21,10 +20,10 @@ from raylog.actors.runtime.calls import CALL_TIMEOUT_S, Call, named_error
 from raylog.actors.runtime.clusters import check_not_forked
 from raylog.actors.runtime.nodes import broker_id, own_node_id
 from raylog.actors.runtime.stubs import LogActorStub
-from raylog.cluster.client.background import Background, Work
+from raylog.cluster.client.background import BACKGROUND, Work
 from raylog.cluster.client.commanding import PATIENCE_S, Command, Commanding
 from raylog.cluster.client.connection import TopicMetadata
-from raylog.cluster.client.deadlines import Deadlines, end, fail
+from raylog.cluster.client.deadlines import DEADLINES, Deadlines, end, fail
 from raylog.cluster.client.lookup import Lookup
 from raylog.cluster.controller.stub import ControllerStub
 from raylog.storage.errors import RaylogError
@@ -33,12 +32,6 @@ from raylog.storage.names import TopicPartition
 Actor = TypeVar("Actor")
 Answer = TypeVar("Answer")
 Asking = Callable[[Actor], Call[Any]]
-
-_BACKGROUND = Background()
-_DEADLINES = Deadlines()
-# A process that is forked off has none of its parent's threads.
-os.register_at_fork(after_in_child=_BACKGROUND.start_anew)
-os.register_at_fork(after_in_child=_DEADLINES.start_anew)
 
 
 class RayConnection:
@@ -49,8 +42,8 @@ class RayConnection:
         namespace: str,
         address: str | None = None,
         *,
-        run: Callable[[Work], None] = _BACKGROUND.run,
-        deadlines: Deadlines = _DEADLINES,
+        run: Callable[[Work], None] = BACKGROUND.run,
+        deadlines: Deadlines = DEADLINES,
     ) -> None:
         """``address``: of the Ray cluster, which is joined on first use where the process is not.
 

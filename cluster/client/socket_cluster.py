@@ -1,8 +1,8 @@
 """What a client asks of a cluster, without Ray: by socket, in Kafka's protocol.
 
 It stands in the place of ``ray_connection.py``. Each question is asked in the background, by a
-connection of its own: they are few. Where a partition is, Metadata says; why nobody serves it, only
-the Controller knows, whom Ray leads to.
+connection of its own: they are few. Where a partition is that has no name on this machine, Ray's
+side says, which is joined then; who knows addresses alone has Metadata.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,13 @@ from raylog.actors.errors import (
 from raylog.actors.messages import DataAddress
 from raylog.actors.plane.apis.configs import DESCRIBE_CONFIGS
 from raylog.actors.plane.apis.records import INIT_PRODUCER_ID
-from raylog.cluster.client.background import Background, Work
+from raylog.actors.plane.codes import INVALID_TOPIC, UNKNOWN_TOPIC_OR_PARTITION
+from raylog.cluster.client.background import BACKGROUND
 from raylog.cluster.client.bootstrap import Bootstrap, metadata_of, places_of
 from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
-from raylog.cluster.client.deadlines import Deadlines, end, fail
+from raylog.cluster.client.deadlines import DEADLINES, end, fail
+from raylog.cluster.client.ray_connection import RayConnection
+from raylog.cluster.client.sockets.cluster_socket import ClusterSocket
 from raylog.storage.names import TopicPartition
 from raylog.storage.schemas.types import Value
 from raylog.storage.state.properties import id_text
@@ -42,18 +45,14 @@ class SocketCluster:
 
     namespace = ""
 
-    def __init__(
-        self,
-        bootstrap: Bootstrap,
-        *,
-        run: Callable[[Work], None] | None = None,
-        deadlines: Deadlines | None = None,
-    ) -> None:
-        """``run``, ``deadlines``: for tests, others than its own."""
-        self._bootstrap = bootstrap
-        self._run = Background().run if run is None else run
-        self.deadlines = Deadlines() if deadlines is None else deadlines
+    def __init__(self, bootstrap: Bootstrap, by_ray: RayConnection | None = None) -> None:
+        """``by_ray``: to who has no name here; None: Metadata says where partitions are."""
+        self._bootstrap, self._by_ray = bootstrap, by_ray
+        self.deadlines = DEADLINES
         self._topics: dict[str, TopicMetadata] = {}  # as they were described last
+
+    def __reduce__(self) -> Any:
+        return (SocketCluster, (self._bootstrap, self._by_ray))
 
     def broker_id(self, cluster_id: str) -> str:
         """See ``socket_connection.Cluster``."""
@@ -76,10 +75,14 @@ class SocketCluster:
         self, partition: TopicPartition, topic_id: str, *, timeout_s: float
     ) -> "Future[DataAddress]":
         """See ``socket_connection.Cluster``."""
+        if self._by_ray is not None:
+            return self._by_ray.data_address(partition, topic_id, timeout_s=timeout_s)
         return self._ask(str(partition), timeout_s, partial(self._address, partition))
 
     def forget(self, topic: str, partition: int) -> None:
-        """See ``connection.Connection``. Nothing is remembered."""
+        """See ``connection.Connection``."""
+        if self._by_ray is not None:
+            self._by_ray.forget(topic, partition)
 
     # -- in the background -------------------------------------------------------------------------
 
@@ -87,7 +90,7 @@ class SocketCluster:
         """``ask`` gets how long it may wait."""
         future: Future[Answer] = Future()
         self.deadlines.watch(future, what, timeout_s, is_read=True)
-        self._run(partial(_settle, future, partial(ask, timeout_s)))
+        BACKGROUND.run(partial(_settle, future, partial(ask, timeout_s)))
         return future
 
     def _described(self, topic: str, timeout_s: float) -> TopicMetadata:
@@ -103,20 +106,13 @@ class SocketCluster:
         return self._topics[topic]
 
     def _asked_for(self, topic: str, timeout_s: float) -> TopicMetadata:
-        with self._bootstrap.cluster(timeout_s) as cluster:
+        def both(cluster: ClusterSocket) -> tuple[Value, Value]:
             body = metadata_of(cluster, [topic])
-            found = _topic_of(body, topic)
-            resource = {
-                "resourceType": _TOPIC,
-                "resourceName": topic,
-                "configurationKeys": [_MOST_BYTES],
-            }
-            asked = {
-                "resources": [resource],
-                "includeSynonyms": False,
-                "includeDocumentation": False,
-            }
-            configs = cluster.ask(DESCRIBE_CONFIGS, asked)
+            _topic_of(body, topic)
+            return body, cluster.ask(DESCRIBE_CONFIGS, _config_of(topic))
+
+        body, configs = self._bootstrap.ask(both, timeout_s)
+        found = _topic_of(body, topic)
         return TopicMetadata(
             topic,
             id_text(found["topicId"]),
@@ -126,20 +122,22 @@ class SocketCluster:
         )
 
     def _names(self, timeout_s: float) -> list[str]:
-        with self._bootstrap.cluster(timeout_s) as cluster:
-            return sorted(topic["name"] for topic in metadata_of(cluster)["topics"])
+        body = self._bootstrap.ask(metadata_of, timeout_s)
+        return sorted(topic["name"] for topic in body["topics"])
 
     def _producer_id(self, timeout_s: float) -> int:
-        with self._bootstrap.cluster(timeout_s) as cluster:
-            body = cluster.ask(INIT_PRODUCER_ID, _NEW_PRODUCER)
+        body = self._bootstrap.ask(
+            lambda cluster: cluster.ask(INIT_PRODUCER_ID, _NEW_PRODUCER), timeout_s
+        )
         if body["errorCode"]:
-            raise NeededActorAway("a producer id", "the Controller does not answer")
+            raise NeededActorAway("a producer id", _away(body["errorCode"]))
         return int(body["producerId"])
 
     def _address(self, partition: TopicPartition, timeout_s: float) -> DataAddress:
-        with self._bootstrap.cluster(timeout_s) as cluster:
-            places = places_of(metadata_of(cluster, [partition.topic]))
-        for place in places.get(partition.topic, ()):
+        body = self._bootstrap.ask(
+            lambda cluster: metadata_of(cluster, [partition.topic]), timeout_s
+        )
+        for place in places_of(body).get(partition.topic, ()):
             if place.number == partition.partition and place.host:
                 return DataAddress(place.host, place.port, "")
         raise NotLeader(str(partition), _NOBODY)
@@ -151,6 +149,19 @@ _NEW_PRODUCER: Final[Value] = {
     "producerId": -1,
     "producerEpoch": -1,
 }
+
+
+def _config_of(topic: str) -> Value:
+    resource = {
+        "resourceType": _TOPIC,
+        "resourceName": topic,
+        "configurationKeys": [_MOST_BYTES],
+    }
+    return {"resources": [resource], "includeSynonyms": False, "includeDocumentation": False}
+
+
+def _away(error_code: int) -> str:
+    return f"the Controller does not answer (error code {error_code} of Kafka's protocol)"
 
 
 def _settle(future: "Future[Any]", ask: Callable[[], Any]) -> None:
@@ -167,8 +178,10 @@ def _topic_of(body: Value, topic: str) -> Value:
     if len(body["topics"]) != 1:
         raise BrokerUnreachable("its socket", f"it describes {len(body['topics'])} topics")
     (found,) = body["topics"]
-    if found["errorCode"]:
+    if found["errorCode"] in (UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC):
         raise UnknownTopicOrPartition(topic, None, "the topic does not exist")
+    if found["errorCode"]:
+        raise NeededActorAway(f"the metadata of {topic}", _away(found["errorCode"]))
     return found
 
 
@@ -180,10 +193,10 @@ def _partition_of(part: Value) -> PartitionMetadata:
 
 def _most_bytes(body: Value, topic: str) -> int:
     """``max.message.bytes`` of a topic. Raises NeededActorAway."""
-    for result in body["results"]:
-        if result["errorCode"] == UnknownTopicOrPartition.code:
-            raise UnknownTopicOrPartition(topic, None, "the topic does not exist")
-        for config in result["configs"]:
-            if config["name"] == _MOST_BYTES:
-                return int(config["value"])
-    raise NeededActorAway(f"the config of {topic}", "the Controller does not answer")
+    (result,) = body["results"]
+    if result["errorCode"] == UNKNOWN_TOPIC_OR_PARTITION:
+        raise UnknownTopicOrPartition(topic, None, "the topic does not exist")
+    values = [int(one["value"]) for one in result["configs"] if one["name"] == _MOST_BYTES]
+    if result["errorCode"] or not values:
+        raise NeededActorAway(f"the config of {topic}", _away(result["errorCode"]))
+    return values[0]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from raylog.actors.known_brokers import BrokerFiles
 from tests.harness.clusters import short_folder
 from tests.harness.shell import RAYLOG, Done, run_process
 
@@ -75,7 +76,10 @@ def raylog() -> Iterator[Foreground]:
         running = Foreground(folder)
         try:
             yield running
+            address = running.environment["RAY_ADDRESS"]
+            assert len(BrokerFiles().find("raylog", address)) == 1
             assert running("stop").stdout == "stopped\n"
+            assert BrokerFiles().find("raylog", address) == []
             assert running.process.wait(timeout=60) == 0
         finally:
             running.process.terminate()

@@ -1,5 +1,6 @@
 """The files by which the command line finds the brokers of this machine."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -48,6 +49,53 @@ def test_a_folder_that_others_can_change_is_neither_read_nor_written(folder: Pat
     assert files.find("ns") == []
     with pytest.raises(PermissionError):
         files.write(FIRST)
+
+
+def test_nothing_is_removed_from_a_folder_that_others_can_change(folder: Path) -> None:
+    """A pipe that somebody has put there would hold up whoever reads it: a stop of the broker."""
+    files = BrokerFiles(str(folder))
+    files.write(FIRST)
+    (path,) = folder.iterdir()
+    path.unlink()
+    os.mkfifo(path)
+    folder.chmod(0o777)
+    files.remove(FIRST)
+    assert [one.name for one in folder.iterdir()] == [path.name]
+
+
+def test_another_users_folder_is_neither_read_nor_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = BrokerFiles(str(folder))
+    files.write(FIRST)
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    assert files.find("ns") == []
+    with pytest.raises(PermissionError):
+        files.write(FIRST)
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    files = BrokerFiles(str(folder))
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="no space"):
+        files.write(FIRST)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_file_is_private_and_is_there_as_a_whole(folder: Path) -> None:
+    files = BrokerFiles(str(folder))
+    files.write(FIRST)
+    (path,) = folder.iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
+    before = path.stat().st_ino
+    files.write(FIRST)
+    assert path.stat().st_ino != before, "it is replaced, and never half written"
 
 
 def test_a_link_in_the_place_of_the_folder_is_not_followed(folder: Path, tmp_path: Path) -> None:

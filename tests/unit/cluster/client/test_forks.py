@@ -76,13 +76,13 @@ def test_threads_that_look_after_requests_are_begun_anew_in_a_forked_process() -
     script = """
 import os
 from concurrent.futures import Future
-from raylog.cluster.client import ray_connection
+from raylog.cluster.client import background, deadlines
 from raylog.errors import RequestTimedOut
 
 def use():
     future, worked = Future(), Future()
-    ray_connection._DEADLINES.watch(future, "an answer", 0.001)
-    ray_connection._BACKGROUND.run(lambda: worked.set_result("done"))
+    deadlines.DEADLINES.watch(future, "an answer", 0.001)
+    background.BACKGROUND.run(lambda: worked.set_result("done"))
     print(type(future.exception(60)).__name__, worked.result(60), flush=True)
 
 use()

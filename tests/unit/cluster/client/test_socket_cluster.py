@@ -1,5 +1,7 @@
 """What a client asks of a cluster without Ray, of real sockets."""
 
+import os
+import pickle
 import socket
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -19,13 +21,15 @@ from raylog.actors.errors import (
 )
 from raylog.actors.known_brokers import KnownBroker
 from raylog.actors.listeners import LOOPBACK
+from raylog.actors.messages import DataAddress
 from raylog.actors.plane.addresses import listen_tcp, log_name, manager_name
 from raylog.actors.plane.frames import answer, parse, read_body
-from raylog.cluster.client.bootstrap import Bootstrap, Place, bootstrap_of
+from raylog.cluster.client.bootstrap import Bootstrap, Place, bootstrap_of, metadata_of
 from raylog.cluster.client.consumer import Consumer
 from raylog.cluster.client.producer import Producer
 from raylog.cluster.client.socket_cluster import SocketCluster
 from raylog.cluster.client.socket_connection import SocketConnection
+from raylog.cluster.client.sockets import cluster_socket
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.properties import id_text
 from raylog.storage.testing.waiting import DEADLINE_S
@@ -192,16 +196,44 @@ def test_names_lead_to_who_opens_no_port(tmp_path: Path) -> None:
     pair.node.close()
 
 
-def test_who_is_not_found_by_name_is_asked_at_his_port(tmp_path: Path) -> None:
-    """It runs on another node."""
-    world = World(tmp_path)
+def test_who_has_no_name_here_is_looked_for_by_ray_and_not_at_his_port(world: World) -> None:
+    """A port on the loopback of another machine is somebody else's on this one."""
+    if not world.is_by_name:
+        pytest.skip("who knows addresses alone asks no Ray")
     elsewhere = Bootstrap(world.known._replace(broker="nobody"))
-    with elsewhere.log(Place(ID, 0, LOOPBACK, world.pair.log.port), DEADLINE_S):
-        pass
-    with pytest.raises(BrokerUnreachable):
-        elsewhere.cluster(DEADLINE_S)
-    world.pair.log.close()
-    world.pair.node.close()
+    with pytest.raises(BrokerUnreachable, match="refused"):
+        elsewhere.log(Place(ID, 0, LOOPBACK, world.pair.log.port), DEADLINE_S)
+    with pytest.raises(BrokerUnreachable, match="refused"):
+        elsewhere.ask(metadata_of, DEADLINE_S)
+    by_ray = ByRay()
+    cluster = SocketCluster(world.bootstrap, by_ray)  # type: ignore[arg-type]
+    found = cluster.data_address(TopicPartition(TOPIC, 0), ID, timeout_s=DEADLINE_S)
+    assert ended(found) == DataAddress("there", 7, "token")
+    cluster.forget(TOPIC, 0)
+    assert by_ray.forgotten == [(TOPIC, 0)]
+
+
+class ByRay:
+    """A connection by Ray."""
+
+    def __init__(self) -> None:
+        self.forgotten: list[tuple[str, int]] = []
+
+    def data_address(
+        self, partition: TopicPartition, topic_id: str, *, timeout_s: float
+    ) -> "Future[DataAddress]":
+        future: Future[DataAddress] = Future()
+        future.set_result(DataAddress("there", 7, "token"))
+        return future
+
+    def forget(self, topic: str, partition: int) -> None:
+        self.forgotten.append((topic, partition))
+
+
+def test_a_connection_can_be_sent_to_another_process(world: World) -> None:
+    copy = pickle.loads(pickle.dumps(world.connection()))
+    with Producer(copy) as producer:
+        assert producer.send(TOPIC, b"x", timestamp=T0).result().offset == 0
 
 
 def test_of_several_addresses_the_first_that_answers_is_taken(tmp_path: Path) -> None:
@@ -209,15 +241,45 @@ def test_of_several_addresses_the_first_that_answers_is_taken(tmp_path: Path) ->
     with closing(listen_tcp(LOOPBACK, 0)) as closed:
         port = closed.getsockname()[1]
     servers = f"{LOOPBACK}:{port}, {LOOPBACK}:{world.pair.node.port}"
-    with bootstrap_of(servers).cluster(DEADLINE_S):
-        pass
+    assert bootstrap_of(servers).ask(metadata_of, DEADLINE_S)["topics"]
+    other = f"{LOOPBACK}:{port},[::1]:{port}"
     with pytest.raises(BrokerUnreachable, match=f"{LOOPBACK}:{port}: Connection refused"):
-        bootstrap_of(f"{LOOPBACK}:{port}").cluster(DEADLINE_S)
+        bootstrap_of(other).ask(metadata_of, DEADLINE_S)
     world.pair.log.close()
     world.pair.node.close()
 
 
-@pytest.mark.parametrize("servers", ["", ",", "here", "here:", ":9092", "here:0", "here:70000"])
+def test_who_accepts_and_says_nothing_does_not_take_the_time_of_the_next(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    with closing(listen_tcp(LOOPBACK, 0)) as silent:
+        port = silent.getsockname()[1]
+        servers = f"{LOOPBACK}:{port},{LOOPBACK}:{world.pair.node.port}"
+        assert bootstrap_of(servers).ask(metadata_of, 1.0)["topics"]
+        with pytest.raises(BrokerUnreachable, match=f"{port}: it does not answer"):
+            bootstrap_of(f"{LOOPBACK}:{port}").ask(metadata_of, 0.01)
+    world.pair.log.close()
+    world.pair.node.close()
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "a" * 64])
+def test_a_host_that_is_not_known_is_told_in_words(host: str) -> None:
+    with pytest.raises(BrokerUnreachable) as refused:
+        bootstrap_of(f"{host}:9092").ask(metadata_of, DEADLINE_S)
+    assert refused.value.address == f"{host}:9092"
+    assert "Unknown error" not in refused.value.why
+
+
+def test_a_name_that_another_users_process_has_is_not_asked(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not world.is_by_name:
+        pytest.skip("a port has no user")
+    monkeypatch.setattr(cluster_socket, "is_trusted", lambda user: user != os.geteuid())
+    with pytest.raises(BrokerUnreachable, match="another user's process"):
+        world.bootstrap.ask(metadata_of, DEADLINE_S)
+
+
+@pytest.mark.parametrize("servers", ["", ",", "here", "here:", ":9092", "here:0", "here:65536"])
 def test_what_is_no_address_is_refused(servers: str) -> None:
     with pytest.raises(InvalidRequest, match="HOST:PORT"):
         bootstrap_of(servers)
