@@ -2,8 +2,10 @@
 Ray call that does nothing and Ray's queue."""
 
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,11 +14,15 @@ from ray.util.queue import Queue
 
 import raylog
 from benchmarks.measure import alternate, rate, seconds
+from raylog.actors.known_brokers import BrokerFiles
+from raylog.actors.runtime.clusters import own_address
+from raylog.actors.runtime.names import NAMESPACE
 from raylog.cluster.broker import Broker
 from raylog.cluster.client.connection import FetchRequest, ProduceRequest
 from raylog.cluster.client.producer import Producer
 from raylog.storage.records.encode import encode_records
 from tests.harness.clusters import local_ray
+from tests.harness.shell import RAYLOG
 
 MB = 1 << 20
 
@@ -33,7 +39,7 @@ Nothing = ray.remote(num_cpus=0, max_concurrency=4)(NothingImpl)
 
 def run(quick: bool = False) -> list[dict[str, Any]]:
     with local_ray() as folder, raylog.start([f"{folder}/log"]) as broker:
-        return [*_fetch(broker, quick), *_send(broker, quick)]
+        return [*_fetch(broker, quick), *_send(broker, quick), *_topic_list(quick)]
 
 
 def _fetch(broker: Broker, quick: bool) -> list[dict[str, Any]]:
@@ -141,3 +147,35 @@ def _through_queue(values: list[bytes]) -> float:
     taken = time.perf_counter() - started
     queue.shutdown(force=True)
     return len(values) / taken
+
+
+def _topic_list(quick: bool) -> list[dict[str, Any]]:
+    """``raylog topic list`` as a process, by socket and by Ray."""
+    address = own_address()
+    files = BrokerFiles()
+    (known,) = files.find(NAMESPACE, address)
+    command = [*RAYLOG, "topic", "list", "--address", address]
+
+    def by_ray() -> None:
+        files.remove(known)
+        try:
+            _run(command)
+        finally:
+            files.write(known)
+
+    times = 2 if quick else 5
+    by_socket, joined, least = alternate(
+        3,
+        lambda: _median_ms(lambda: _run(command), times),
+        lambda: _median_ms(by_ray, times),
+        lambda: _median_ms(lambda: _run([sys.executable, "-c", "pass"]), times),
+    )
+    nothing = "a Python that does nothing"
+    return [
+        rate("raylog topic list by socket", by_socket, "ms", nothing, least, "400 ms"),
+        rate("raylog topic list by Ray", joined, "ms", nothing, least),
+    ]
+
+
+def _run(command: Sequence[str]) -> None:
+    subprocess.run(command, check=True, capture_output=True)

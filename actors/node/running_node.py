@@ -568,13 +568,19 @@ class RunningNode:
         self._link.say_last(replace(ending, number=next(numbers), logs=(), ended=how))
 
     def _kill_left(self) -> None:
-        """End actors of this node that did not serve: those wait for what they shall obey."""
+        """End actors of this node that did not serve: those wait for what they shall obey.
+
+        Also those of a log dir that was never read, which say that they are here.
+        """
         lying = {log.partition for log in self._shell.reported_logs()}
         with suppress(RaylogError):
-            left = sorted(lying & self._actors.running())
+            left = sorted(self._actors.running())
             for partition, says in self._actors.says_all(left).items():
-                is_elsewhere = isinstance(says, LogSays) and says.node_id != self._facts.node_id
-                if not is_elsewhere:
+                if isinstance(says, LogSays):
+                    is_here = says.node_id == self._facts.node_id
+                else:
+                    is_here = partition in lying  # it is silent
+                if is_here:
                     self._actors.kill(partition)
 
     def _close(self, logs: dict[TopicPartition, LogId]) -> dict[LogId, PartitionOffsets]:

@@ -18,12 +18,14 @@ An error code alone would lose what an error says: which disk, which limit, what
 import json
 from importlib import import_module
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from raylog.actors.plane.frames import Request
 from raylog.actors.plane.hot.parts import Tags
 from raylog.storage.errors import RaylogError
-from raylog.storage.readable import LogRead
+
+if TYPE_CHECKING:  # it needs numpy, and a command that lists topics does not
+    from raylog.storage.readable import LogRead
 
 CLIENT_ID: Final = "raylog"
 ERROR_TAG, BOUNDS_TAG = 10_000, 10_001
@@ -45,7 +47,7 @@ def error_tags(request: Request, error: RaylogError) -> Tags:
     return {ERROR_TAG: content.encode()}
 
 
-def bounds_tags(request: Request, read: LogRead) -> Tags:
+def bounds_tags(request: Request, read: "LogRead") -> Tags:
     """The tagged field of what a fetch has found; none for a client of somebody else."""
     if not is_own(request):
         return {}

@@ -388,6 +388,19 @@ def test_a_node_that_is_stopped_ends_no_silent_actor_of_a_log_that_it_does_not_h
     assert node.actors.living.keys() == {other.partition}
 
 
+def test_a_node_that_is_stopped_ends_an_actor_of_a_log_dir_that_it_never_read() -> None:
+    """It has a right to remove records yet, and appends; nobody would end it any more."""
+    node = Node().begin()
+    node.serve()
+    stranger = LogId(partition=TopicPartition("others", 0), topic_id=TOPIC)
+    elsewhere = LogId(partition=TopicPartition("others", 1), topic_id=TOPIC)
+    node.actors.living[stranger.partition] = FakeLog(said=says(stranger))
+    away = replace(says(elsewhere), node_id="another-node")
+    node.actors.living[elsewhere.partition] = FakeLog(said=away)
+    node.node.end()
+    assert node.actors.living.keys() == {elsewhere.partition}
+
+
 def test_a_node_ends_also_where_no_controller_hears_its_last_report() -> None:
     node = Node().begin()
     node.controller.is_away = True
