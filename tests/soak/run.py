@@ -57,6 +57,7 @@ from tests.soak.schedule import Planned
 from tests.soak.workers import READER, READING, ROLES, SENDING, Workers
 
 NAMESPACE = "soak"
+ON_ITS_WAY_S = 3.0
 HEAL_S = RECOVERY_S
 ANSWER_S = 10.0
 SAMPLE_S = 2.0
@@ -364,6 +365,16 @@ class _Run:
         ]
 
     def _have_all_copies_all(self) -> bool:
+        """Whether they have, also a while later.
+
+        What the Controller has told Ray may be on its way yet, though its process is stopped.
+        """
+        if not self._have_all_copies_all_now():
+            return False
+        time.sleep(ON_ITS_WAY_S)
+        return self._have_all_copies_all_now()
+
+    def _have_all_copies_all_now(self) -> bool:
         marks = Witness(RayNotes(), NAMESPACE).marks()
         return have_all(self._surveyed(), marks, len((HEAD, *OTHERS)))
 
