@@ -31,6 +31,7 @@ from raylog.actors.plane.sending import Piece
 from raylog.storage.errors import RaylogError
 from raylog.storage.schemas.types import Value
 
+_NONE: Final = -1  # of producer ids and epochs
 _Answering: TypeAlias = Callable[[int, Value, ClusterImage], Value]
 _ANSWERS: Final[Mapping[Api, _Answering]] = {
     METADATA: describing.metadata,
@@ -102,7 +103,7 @@ class ClusterDoor:
 
         There are no transactions: such a producer asks again, and goes on asking.
         """
-        has_id, has_epoch = body["producerId"] >= 0, body["producerEpoch"] >= 0
+        has_id, has_epoch = body["producerId"] != _NONE, body["producerEpoch"] != _NONE
         if has_id != has_epoch or body["transactionalId"] == "":
             return _no_producer_id(INVALID_REQUEST)
         if body["transactionalId"] is not None:

@@ -17,7 +17,13 @@ from raylog.actors.errors import (
     UnsupportedVersion,
 )
 from raylog.actors.plane.errors import MalformedRequest, StrangeUser
-from raylog.storage.errors import InvalidConfig, InvalidRecord, InvalidTopic, RaylogError
+from raylog.storage.errors import (
+    InvalidConfig,
+    InvalidRecord,
+    InvalidTopic,
+    RaylogError,
+    UnsupportedCompressionType,
+)
 
 OFFSET_OUT_OF_RANGE: Final = 1
 UNKNOWN_TOPIC_OR_PARTITION: Final = UnknownTopicOrPartition.code
@@ -39,10 +45,12 @@ STORAGE_ERROR: Final = 56
 UNSUPPORTED_VERSION: Final = UnsupportedVersion.code
 INVALID_REQUEST: Final = MalformedRequest.code
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
+UNSUPPORTED_COMPRESSION_TYPE: Final = UnsupportedCompressionType.code
 INVALID_RECORD: Final = InvalidRecord.code
 THROTTLED: Final = TooManyAppends.code
 UNKNOWN_TOPIC_ID: Final = UnknownTopicId.code
 MISMATCHED_ENDPOINT_TYPE: Final = 114
+UNSUPPORTED_ENDPOINT_TYPE: Final = 115
 
 
 def code_of(error: RaylogError) -> int:

@@ -21,6 +21,7 @@ from raylog.actors.plane.codes import (
     MISMATCHED_ENDPOINT_TYPE,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
+    UNSUPPORTED_ENDPOINT_TYPE,
 )
 from raylog.actors.plane.image import NO_NODE, ClusterImage, PartitionImage, TopicImage
 from raylog.storage.errors import InvalidTopic
@@ -37,6 +38,7 @@ CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10,
 # Kafka's bound of one DescribeTopicPartitions answer.
 MAX_DESCRIBED_PARTITIONS: Final = 2000
 _BROKERS, _CONTROLLERS = 1, 2  # endpoint types
+_COORDINATED: Final = (0, 1)  # types of keys: groups, transactions
 _FIRST_WITH_IDS: Final = 12  # of Metadata requests that may name a topic by its id
 
 
@@ -44,7 +46,7 @@ def metadata(version: int, body: Value, image: ClusterImage) -> Value:
     """The answer to a Metadata request."""
     asks_topics = body["includeTopicAuthorizedOperations"]
     topics = [
-        {**topic, "topicAuthorizedOperations": TOPIC_OPERATIONS if asks_topics else NOT_ASKED}
+        {**topic, "topicAuthorizedOperations": _operations(topic) if asks_topics else NOT_ASKED}
         for topic in _topics(version, body["topics"], image)
     ]
     asks_cluster = body["includeClusterAuthorizedOperations"]
@@ -64,13 +66,19 @@ def metadata(version: int, body: Value, image: ClusterImage) -> Value:
     return answer
 
 
+def _operations(topic: Value) -> int:
+    """What somebody may do with a topic; of an id that no topic has nobody knows it."""
+    is_nameless = topic["errorCode"] in (UNKNOWN_TOPIC_ID, INVALID_REQUEST)
+    return NOT_ASKED if is_nameless else TOPIC_OPERATIONS
+
+
 def _topics(version: int, asked: list[Value] | None, image: ClusterImage) -> list[Value]:
     is_all = asked is None or (version == 0 and not asked)
     if is_all:
         return [_topic(topic, image) for topic in image.topics.values()]
     assert asked is not None
     if version < _FIRST_WITH_IDS and any(one["topicId"] != NO_ID for one in asked):
-        return [_no_topic(one["name"], one["topicId"], INVALID_REQUEST) for one in asked]
+        return [_no_topic(one["name"] or "", one["topicId"], INVALID_REQUEST) for one in asked]
     found: dict[object, Value] = {}
     for one in asked:
         name, topic_id = one["name"], one["topicId"]
@@ -142,9 +150,10 @@ def _partition(number: int, partition: PartitionImage, nodes: Set[int]) -> Value
 def cluster(version: int, body: Value, image: ClusterImage) -> Value:
     """The answer to a DescribeCluster request."""
     if body["endpointType"] != _BROKERS:
+        is_known = body["endpointType"] == _CONTROLLERS
         return {
             "throttleTimeMs": 0,
-            "errorCode": MISMATCHED_ENDPOINT_TYPE,
+            "errorCode": MISMATCHED_ENDPOINT_TYPE if is_known else UNSUPPORTED_ENDPOINT_TYPE,
             "errorMessage": "This is a broker's address, and no controller's.",
             **({"endpointType": _BROKERS} if version else {}),
             "clusterId": "",
@@ -177,16 +186,22 @@ def cluster(version: int, body: Value, image: ClusterImage) -> Value:
 
 def topic_partitions(body: Value, image: ClusterImage) -> Value:
     """The answer to a DescribeTopicPartitions request: topics by name, cut where it is too long."""
-    names: Iterable[str] = {topic["name"] for topic in body["topics"]} or image.topics
+    asked = {topic["name"] for topic in body["topics"]}
+    names: Iterable[str] = asked or image.topics
     cursor = body["cursor"]
     first_name, first_number = "", 0
     if cursor is not None:
         first_name, first_number = cursor["topicName"], cursor["partitionIndex"]
+        if first_number < 0 or (asked and first_name not in asked):
+            refused = [_no_topic(one["name"], NO_ID, INVALID_REQUEST) for one in body["topics"]]
+            return _described_all([_described(one, [], NOT_ASKED) for one in refused], None)
     left = max(1, min(body["responsePartitionLimit"], MAX_DESCRIBED_PARTITIONS))
     topics: list[Value] = []
     for name in sorted(names):
         if name < first_name:
             continue
+        if not left:
+            return _described_all(topics, {"topicName": name, "partitionIndex": 0})
         topic = _by_name(name, image)
         start = first_number if name == first_name else 0
         some = topic["partitions"][start : start + left]
@@ -200,12 +215,12 @@ def topic_partitions(body: Value, image: ClusterImage) -> Value:
     return _described_all(topics, None)
 
 
-def _described(topic: Value, partitions: list[Value]) -> Value:
+def _described(topic: Value, partitions: list[Value], operations: int = TOPIC_OPERATIONS) -> Value:
     without: Value = {"eligibleLeaderReplicas": [], "lastKnownElr": []}
     return {
         **topic,
         "partitions": [{**partition, **without} for partition in partitions],
-        "topicAuthorizedOperations": NOT_ASKED if topic["errorCode"] else TOPIC_OPERATIONS,
+        "topicAuthorizedOperations": operations,
     }
 
 
@@ -216,19 +231,17 @@ def _described_all(topics: list[Value], cursor: Value | None) -> Value:
 def coordinator(version: int, body: Value) -> Value:
     """The answer to a FindCoordinator request: there is none yet."""
     nowhere = {"nodeId": NO_NODE, "host": "", "port": -1}
+    code = COORDINATOR_NOT_AVAILABLE
     why = "there are no coordinators: raylog has no groups and no transactions yet"
+    if body["keyType"] not in _COORDINATED:
+        code, why = INVALID_REQUEST, "a key is of a group (0) or of a transaction (1)"
     if version < 4:
         message = {"errorMessage": why} if version else {}
-        return {"throttleTimeMs": 0, "errorCode": COORDINATOR_NOT_AVAILABLE, **message, **nowhere}
+        return {"throttleTimeMs": 0, "errorCode": code, **message, **nowhere}
     return {
         "throttleTimeMs": 0,
         "coordinators": [
-            {
-                "key": key,
-                **nowhere,
-                "errorCode": COORDINATOR_NOT_AVAILABLE,
-                "errorMessage": why,
-            }
+            {"key": key, **nowhere, "errorCode": code, "errorMessage": why}
             for key in body["coordinatorKeys"]
         ],
     }

@@ -37,6 +37,7 @@ from raylog.storage.buffers import Buffer
 from raylog.storage.descriptors import Descriptor
 from raylog.storage.errors import RaylogError
 from raylog.storage.readable import COMMITTED, Isolation, LogRead
+from raylog.storage.state.epochs import NO_EPOCH
 
 # Kafka's default of the broker's fetch.max.bytes.
 MAX_BYTES: Final = 55 * 1024 * 1024
@@ -46,6 +47,7 @@ MAX_WAIT_MS: Final = 300_000
 SENDFILE_BYTES: Final = 64 * 1024
 _READ_COMMITTED: Final = 1
 _NO_OFFSET: Final = -1
+_WITHOUT_SESSION: Final = (0, -1)  # session epochs: of a new session, and of none
 _NO_RECORDS: Final = b""
 
 
@@ -78,7 +80,7 @@ def _refused(body: FetchBody) -> int:
     """The error code for a request as a whole; 0 if it may be answered."""
     if body.replica_id >= 0:
         return CLUSTER_AUTHORIZATION_FAILED  # there are no followers
-    is_in_session = body.session_id != 0 and body.session_epoch > 0
+    is_in_session = body.session_epoch not in _WITHOUT_SESSION
     return FETCH_SESSION_ID_NOT_FOUND if is_in_session else 0
 
 
@@ -144,7 +146,7 @@ class _Fetch:
         seen_bytes = host.partition.log.readable_bytes
         most_bytes = max(0, min(asked.max_bytes, left_bytes))
         try:
-            check_epoch(host, asked.current_leader_epoch)
+            check_epoch(host, max(asked.current_leader_epoch, NO_EPOCH))
             read = host.partition.read(
                 asked.offset, most_bytes, self._isolation, asked.last_fetched_epoch
             )
@@ -201,13 +203,14 @@ class _Fetch:
         except RaylogError as error:
             tags = error_tags(self._request, error)
             return _failed(found.asked.partition, code_of(error), tags)
+        has_aborted = self._isolation == COMMITTED and read.diverging is None
         return FetchedPartition(
             partition=found.asked.partition,
             error_code=0,
             high_watermark=read.high_watermark,
             last_stable_offset=read.last_stable_offset,
             log_start_offset=read.log_start_offset,
-            aborted=read.aborted if self._isolation == COMMITTED else None,
+            aborted=read.aborted if has_aborted else None,
             records=records,
             diverging=read.diverging,
             more_tags=bounds_tags(self._request, read),

@@ -69,16 +69,16 @@ def list_offsets(request: Request, hosts: Hosts) -> bytes:
 
 
 def _offset(request: Request, hosts: Hosts, body: Value, name: str, part: Value) -> Value:
+    timestamp = part["timestamp"]
+    if timestamp < EARLIEST_PENDING_UPLOAD or request.version < _SINCE.get(timestamp, 0):
+        return {"errorCode": UNSUPPORTED_VERSION}
     host = hosts.find(name, NO_TOPIC_ID, part["partitionIndex"])
     if isinstance(host, int):
         return {"errorCode": host}
-    timestamp = part["timestamp"]
     try:
         check_epoch(host, part["currentLeaderEpoch"])
     except RaylogError as error:
         return {"errorCode": code_of(error), UNKNOWN_TAGS: error_tags(request, error)}
-    if timestamp < EARLIEST_PENDING_UPLOAD or request.version < _SINCE.get(timestamp, 0):
-        return {"errorCode": UNSUPPORTED_VERSION}
     partition = host.partition
     try:
         place = partition.offset_for_timestamp(timestamp, _isolation(body))

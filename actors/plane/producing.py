@@ -14,7 +14,12 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from raylog.actors.partition.partition import Written
-from raylog.actors.plane.codes import INVALID_RECORD, INVALID_REQUIRED_ACKS, code_of
+from raylog.actors.plane.codes import (
+    INVALID_RECORD,
+    INVALID_REQUIRED_ACKS,
+    UNSUPPORTED_COMPRESSION_TYPE,
+    code_of,
+)
 from raylog.actors.plane.connection import LastAnswer
 from raylog.actors.plane.errors import NotAcknowledged
 from raylog.actors.plane.frames import Request
@@ -28,11 +33,24 @@ from raylog.actors.plane.hot.produce import (
     read_produce,
 )
 from raylog.actors.plane.own_clients import error_tags
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import RaylogError
-from raylog.storage.records.layout import HEADER_SIZE
+from raylog.storage.records.batch import size_of
+from raylog.storage.records.compression import CODECS
+from raylog.storage.records.layout import (
+    AT_ATTRIBUTES,
+    AT_BASE_OFFSET,
+    AT_LENGTH,
+    AT_MAGIC,
+    CODEC_MASK,
+    HEADER_SIZE,
+)
 
 NO_ANSWER, OF_THE_LEADER, OF_ALL = 0, 1, -1
 _NO_OFFSET: Final = -1
+_FIRST_WITH_ZSTD: Final = 7  # of Produce: KIP-110
+_OLD_MAGICS: Final = (0, 1)
+_FROM_ZERO: Final = bytes(8)  # a client's base offset
 
 
 class _Pending(NamedTuple):
@@ -83,8 +101,10 @@ class _Taking:
         host = self._hosts.find(topic.name, topic.topic_id, part.partition)
         if isinstance(host, int):
             return ProducedPartition(part.partition, host, _NO_OFFSET)
-        if part.records is None or len(part.records) < HEADER_SIZE:
+        if part.records is None or not _is_a_clients(part.records):
             return ProducedPartition(part.partition, INVALID_RECORD, _NO_OFFSET)
+        if request.version < _FIRST_WITH_ZSTD and _codec_of(part.records) == CODECS["zstd"]:
+            return ProducedPartition(part.partition, UNSUPPORTED_COMPRESSION_TYPE, _NO_OFFSET)
         try:
             written = host.partition.write_admitted(part.records)
         except RaylogError as error:
@@ -138,6 +158,20 @@ def produce(requests: Iterable[Request], hosts: Hosts) -> list[bytes]:
     if problem is not None:
         raise LastAnswer(answers, problem)
     return answers
+
+
+def _is_a_clients(records: Buffer) -> bool:
+    """Whether these bytes begin with a whole batch of a client: of version 2, from offset 0 on."""
+    return (
+        len(records) >= HEADER_SIZE
+        and size_of(records) <= len(records)
+        and records[AT_MAGIC] not in _OLD_MAGICS
+        and records[AT_BASE_OFFSET:AT_LENGTH] == _FROM_ZERO
+    )
+
+
+def _codec_of(records: Buffer) -> int:
+    return records[AT_ATTRIBUTES + 1] & CODEC_MASK
 
 
 def _not_acknowledged(topics: Iterable[Topic[ProducedPartition]]) -> NotAcknowledged | None:

@@ -125,6 +125,11 @@ class Lookups:
         topic = self._snapshot().desired.topics.get(topic_id)
         return None if topic is None else topic.name
 
+    def topic_id(self, name: str) -> str | None:
+        """Of the topic with this name; None where there is none."""
+        topics = self._snapshot().desired.topics.values()
+        return next((topic.topic_id for topic in topics if topic.name == name), None)
+
     def kafka_ids(self) -> frozenset[int]:
         """The numbers of all brokers that Kafka's clients see."""
         desired = self._snapshot().desired

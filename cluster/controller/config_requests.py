@@ -30,7 +30,12 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 _SOURCES: Final[Mapping[str, int]] = MappingProxyType({TOPIC: 1, BROKER: 4, DEFAULT: 5})
 _BOOLEAN, _STRING, _LONG, _DOUBLE, _LIST = 1, 2, 5, 6, 7
 TOPIC_LISTS: Final = frozenset({"cleanup.policy"})
-_LISTS: Final = TOPIC_LISTS | {"log.dirs"}
+_LISTS: Final = TOPIC_LISTS | {
+    "listeners",
+    "log.cleanup.policy",
+    "log.dirs",
+    "sasl.enabled.mechanisms",
+}
 
 
 def text_of(value: Any) -> str:
@@ -85,7 +90,7 @@ def _described(body: Value, resource: Value, lookups: Lookups) -> Value:
             "documentation": _doc_of(entry) if body.get("includeDocumentation") else None,
         }
         for entry in entries
-        if wanted is None or entry.name in wanted
+        if not wanted or entry.name in wanted
     ]
     return {**answer, "configs": configs}
 
@@ -175,19 +180,18 @@ def _altered(body: Value, alter: Callable[[Value], None]) -> Value:
     responses = []
     for resource in resources:
         kind, name = resource["resourceType"], resource["resourceName"]
-        count = asked.pop((kind, name), 0)
-        if not count:
-            continue  # it was named twice, and is answered once
-        fault = _why_not_altered(kind, count) or _fault_of(alter, resource)
+        fault = _why_not_altered(kind, name, asked[kind, name]) or _fault_of(alter, resource)
         code, message = fault or (0, None)
         answer = {"errorCode": code, "errorMessage": message}
         responses.append({**answer, "resourceType": kind, "resourceName": name})
     return {"throttleTimeMs": 0, "responses": responses}
 
 
-def _why_not_altered(kind: int, count: int) -> Fault | None:
+def _why_not_altered(kind: int, name: str, count: int) -> Fault | None:
     if count > 1:
         return Fault(INVALID_REQUEST, "Each resource must appear at most once.")
+    if kind == OF_TOPIC and not name:
+        return Fault(INVALID_REQUEST, "Default topic resources are not allowed.")
     if kind == OF_BROKER:
         why = "a broker's config is changed by `raylog start --config FILE --apply`"
         return Fault(INVALID_REQUEST, why)

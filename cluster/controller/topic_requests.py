@@ -150,11 +150,13 @@ def _deleted(commanding: Commanding, lookups: Lookups, topic: tuple[str | None, 
         name = lookups.topic_name(wanted)
     if name is None:
         return _not_deleted(None, topic_id, Fault(UNKNOWN_TOPIC_ID, "no topic has this id"))
+    known = wanted or lookups.topic_id(name)
     try:
         commanding.delete_topic(name, wanted)
     except RaylogError as error:
         return _not_deleted(name, topic_id, fault_of(error))
-    return {"name": name, "topicId": topic_id, "errorCode": 0, "errorMessage": None}
+    told = id_uuid(known) if known else topic_id
+    return {"name": name, "topicId": told, "errorCode": 0, "errorMessage": None}
 
 
 def _not_deleted(name: str | None, topic_id: UUID, fault: Fault) -> Value:

@@ -154,9 +154,13 @@ def test_topics_are_found_by_name_or_id_each_once(client: Client) -> None:
     ]
 
 
-def test_an_id_is_refused_before_its_version(client: Client) -> None:
-    [topic] = metadata(client, 11, [named("orders", ORDERS_ID)])["topics"]
-    assert topic["errorCode"] == 42
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("name", ["orders", None])
+def test_an_id_is_refused_before_its_version(
+    client: Client, version: int, name: str | None
+) -> None:
+    [topic] = metadata(client, version, [named(name, ORDERS_ID)])["topics"]
+    assert (topic["errorCode"], topic["name"]) == (42, name or "")
 
 
 def test_what_one_may_do_is_told_to_who_asks(client: Client) -> None:
@@ -166,6 +170,8 @@ def test_what_one_may_do_is_told_to_who_asks(client: Client) -> None:
     answer = metadata(client, 8, [named("orders")], of_topics=True, of_cluster=True)
     assert answer["topics"][0]["topicAuthorizedOperations"] == TOPIC_OPERATIONS == 3576
     assert answer["clusterAuthorizedOperations"] == CLUSTER_OPERATIONS == 8096
+    answer = metadata(client, 12, [named(None, UUID(int=9))], of_topics=True)
+    assert answer["topics"][0]["topicAuthorizedOperations"] == NOT_ASKED
 
 
 # -- its kin ---------------------------------------------------------------------------------------
@@ -184,6 +190,8 @@ def test_the_cluster_is_described(client: Client, version: int) -> None:
     if version:
         answer = client.ask(DESCRIBE_CLUSTER, version, **{**body, "endpointType": 2})
         assert (answer["errorCode"], answer["brokers"]) == (114, [])
+        answer = client.ask(DESCRIBE_CLUSTER, version, **{**body, "endpointType": 3})
+        assert (answer["errorCode"], answer["brokers"]) == (115, [])
 
 
 def described(client: Client, *names: str, limit: int = 2000, cursor: Any = None) -> Any:
@@ -213,17 +221,33 @@ def test_topics_are_described_in_order_and_in_parts(client: Client) -> None:
     assert described(client, limit=2, cursor=cursor) == ([("orders", 0, [1, 2])], None)
     begin = {"topicName": "orders", "partitionIndex": 0}
     assert described(client, limit=1) == ([("flights", 0, [0])], begin)
+    unknown = {"topicName": "nothing", "partitionIndex": 0}
+    assert described(client, "flights", "nothing", limit=1) == ([("flights", 0, [0])], unknown)
 
 
+@pytest.mark.parametrize(("name", "number"), [("flights", 0), ("orders", -1)])
+def test_a_cursor_is_of_a_topic_that_is_asked_for(client: Client, name: str, number: int) -> None:
+    cursor = {"topicName": name, "partitionIndex": number}
+    assert described(client, "orders", cursor=cursor) == ([("orders", 42, [])], None)
+
+
+def test_what_one_may_do_is_told_of_topics_that_are_not_there_too(client: Client) -> None:
+    body = {"responsePartitionLimit": 2000, "cursor": None}
+    topics = [{"name": "orders"}, {"name": "nothing"}]
+    told = client.ask(DESCRIBE_TOPIC_PARTITIONS, 0, topics=topics, **body)["topics"]
+    assert {one["topicAuthorizedOperations"] for one in told} == {TOPIC_OPERATIONS}
+
+
+@pytest.mark.parametrize(("kind", "code"), [(0, 15), (1, 15), (2, 42), (-1, 42)])
 @pytest.mark.parametrize("version", range(FIND_COORDINATOR.last_version + 1))
-def test_no_coordinator_is_there_yet(client: Client, version: int) -> None:
+def test_no_coordinator_is_there_yet(client: Client, version: int, kind: int, code: int) -> None:
     keys: dict[str, Any] = {"coordinatorKeys": ["g", "h"]} if version >= 4 else {"key": "g"}
     if version:
-        keys["keyType"] = 0
+        keys["keyType"] = kind
     answer = client.ask(FIND_COORDINATOR, version, **keys)
     found = answer["coordinators"] if version >= 4 else [answer]
     assert [(one["errorCode"], one["nodeId"], one["host"]) for one in found] == [
-        (15, -1, "") for _ in found
+        (code if version else 15, -1, "") for _ in found
     ]
 
 
@@ -263,8 +287,9 @@ def test_an_id_without_an_epoch_is_no_request() -> None:
     with client_of(cluster_door()) as client:
         half = INIT | {"producerId": 7}
         assert client.ask(INIT_PRODUCER_ID, 5, transactionalId=None, **half)["errorCode"] == 42
-        half = INIT | {"producerEpoch": 7}
-        assert client.ask(INIT_PRODUCER_ID, 5, transactionalId=None, **half)["errorCode"] == 42
+        for epoch in (7, -2):
+            half = INIT | {"producerEpoch": epoch}
+            assert client.ask(INIT_PRODUCER_ID, 5, transactionalId=None, **half)["errorCode"] == 42
 
 
 def test_where_nobody_is_asked_who_he_is_there_is_nothing_to_authenticate(client: Client) -> None:

@@ -32,6 +32,7 @@ from raylog.actors.plane.hosts import Host, Hosts
 from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.sending import Piece
 from raylog.storage.records.decode import decode_records
+from raylog.storage.records.layout import AT_BASE_OFFSET, AT_LENGTH, AT_MAGIC
 from raylog.storage.schemas.types import Value
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import batch, of_producer
@@ -157,6 +158,33 @@ def test_a_damaged_batch_and_a_gap_have_kafkas_codes(client: Client) -> None:
     assert "sequence" in refused["errorMessage"]
 
 
+@pytest.mark.parametrize("acks", [-1, 0])
+@pytest.mark.parametrize(
+    ("at", "byte"),
+    [(AT_MAGIC, 0), (AT_MAGIC, 1), (AT_BASE_OFFSET + 7, 77), (AT_LENGTH + 2, 1)],
+    ids=str,
+)
+def test_what_no_client_of_today_sends_is_refused_as_kafka_does(
+    client: Client, log: Partition, at: int, byte: int, acks: int
+) -> None:
+    records = batch(1)
+    records[at] = byte
+    if acks:
+        assert produced(client, 9, bytes(records))["errorCode"] == 87
+    else:
+        part = {"index": 0, "records": bytes(records)}
+        body = {"acks": 0, "timeoutMs": 1, "transactionalId": None}
+        client.send(PRODUCE, 9, topicData=[of_topic(part)], **body)
+        assert client.received(1) == b""
+    assert log.log.log_end_offset == 0
+
+
+@pytest.mark.parametrize(("version", "code"), [(6, 76), (7, 0)])
+def test_zstd_is_refused_before_its_version(client: Client, version: int, code: int) -> None:
+    records = bytes(batch(1, compression_type="zstd"))
+    assert produced(client, version, records)["errorCode"] == code
+
+
 def test_other_acks_are_refused(client: Client, log: Partition) -> None:
     assert produced(client, 9, bytes(batch()), acks=2)["errorCode"] == 21
     assert log.log.log_end_offset == 0
@@ -207,7 +235,8 @@ def test_the_end_of_the_log_has_no_records_and_no_error(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offset", "epoch", "code"), [(5, -1, 1), (-1, -1, 1), (0, 0, 0), (0, 7, 75), (0, -1, 0)]
+    ("offset", "epoch", "code"),
+    [(5, -1, 1), (-1, -1, 1), (0, 0, 0), (0, 7, 75), (0, -1, 0), (0, -2, 0)],
 )
 def test_offsets_and_epochs_have_kafkas_codes(
     client: Client, offset: int, epoch: int, code: int
@@ -315,6 +344,8 @@ def test_there_are_no_sessions_and_no_followers(client: Client) -> None:
     assert (answer["errorCode"], answer["sessionId"]) == (0, 0)
     answer = client.ask(FETCH, 12, **fetch_body(0, sessionId=5, sessionEpoch=1))
     assert (answer["errorCode"], answer["responses"]) == (70, [])
+    answer = client.ask(FETCH, 12, **fetch_body(0, sessionId=0, sessionEpoch=1))
+    assert (answer["errorCode"], answer["responses"]) == (70, [])
     answer = client.ask(FETCH, 12, **fetch_body(0, replicaId=1))
     assert (answer["errorCode"], answer["responses"]) == (31, [])
 
@@ -362,6 +393,9 @@ def test_a_special_timestamp_below_its_version_is_refused(
     client: Client, timestamp: int, version: int
 ) -> None:
     assert offset_at(client, timestamp, version)[0] == 35
+    assert offset_at(client, timestamp, version, partitionIndex=1)[0] == 35
+    if version >= 4:
+        assert offset_at(client, timestamp, version, currentLeaderEpoch=1)[0] == 35
 
 
 def test_a_partition_that_is_asked_for_twice_is_answered_once(client: Client) -> None:

@@ -171,9 +171,11 @@ def deleted(client: Client, *topics: tuple[str | None, UUID], version: int = 6) 
 def test_topics_are_deleted_by_name_in_every_version(
     client: Client, controller: InstantController, version: int
 ) -> None:
-    created(client, new("t"), new("u"))
+    [made, _] = created(client, new("t"), new("u"))
     told = deleted(client, ("t", NO_ID), ("nowhere", NO_ID), version=version)
     assert codes(told) == {"t": 0, "nowhere": 3}
+    if version >= 6:
+        assert [one["topicId"] for one in told] == [made["topicId"], NO_ID]
     assert controller.lookups.list_topics() == ["u"]
 
 
@@ -254,6 +256,8 @@ def test_a_topics_config_is_told_in_every_version(client: Client, version: int) 
     assert not any(one["readOnly"] or one["isSensitive"] for one in told["configs"])
     if version >= 3:
         assert [one["configType"] for one in told["configs"]] == [7, 1, 5]
+    everything = described(client, 2, "t", version=version)["configs"]
+    assert described(client, 2, "t", [], version=version)["configs"] == everything
 
 
 def test_synonyms_and_documents_are_told_where_they_are_asked_for(client: Client) -> None:
@@ -284,7 +288,9 @@ def test_a_broker_shows_its_config_and_lets_nobody_change_it(client: Client) -> 
     ]
     types = {name: one["configType"] for name, one in configs.items()}
     assert (configs["log.dirs"]["value"], types["log.dirs"]) == ("/a1", 7)
-    assert (types["listeners"], types["log.cleaner.io.buffer.load.factor"]) == (2, 6)
+    lists = ("listeners", "log.cleanup.policy", "sasl.enabled.mechanisms")
+    assert {types[name] for name in lists} == {7}
+    assert (types["ssl.client.auth"], types["log.cleaner.io.buffer.load.factor"]) == (2, 6)
     assert all(one["readOnly"] and one["documentation"] for one in told["configs"])
     everybody = described(client, 4, "")
     assert (everybody["errorCode"], everybody["configs"]) == (0, [])
@@ -340,8 +346,9 @@ def changed(
     ]
     resource = {"resourceType": kind, "resourceName": name, "configs": configs}
     body = {"resources": [resource] * times, "validateOnly": only}
-    [told] = client.ask(INCREMENTAL_ALTER_CONFIGS, 1, **body)["responses"]
-    return told
+    told = client.ask(INCREMENTAL_ALTER_CONFIGS, 1, **body)["responses"]
+    assert told == [told[0]] * times, "each is answered, the same ones alike"
+    return told[0]
 
 
 def test_single_configs_are_set_deleted_appended_and_subtracted(
@@ -397,6 +404,7 @@ def test_what_has_no_config_to_be_changed_is_refused(client: Client) -> None:
     change = ("retention.ms", 0, "1")
     assert changed(client, change, name="nowhere")["errorCode"] == 3
     assert changed(client, change, name="a/b")["errorCode"] == 17
+    assert changed(client, change, name="")["errorCode"] == 42, "a default of all topics"
     assert changed(client, change, times=2)["errorCode"] == 42
     broker = changed(client, ("num.partitions", 0, "3"), kind=4, name="0")
     assert broker["errorCode"] == 42
