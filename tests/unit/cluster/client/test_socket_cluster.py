@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from raylog.cluster.client.socket_cluster import SocketCluster
 from raylog.cluster.client.socket_connection import SocketConnection
 from raylog.cluster.client.sockets import cluster_socket
 from raylog.storage.names import TopicPartition
-from raylog.storage.state.properties import id_text
+from raylog.storage.state.properties import id_text, random_id
 from raylog.storage.testing.waiting import DEADLINE_S
 from tests.unit.actors.plane.clients import TOPIC, TOPIC_ID, FakeController
 from tests.unit.actors.plane.test_sockets import ANY, NODE, Pair, entries
@@ -319,3 +320,35 @@ def test_the_names_of_sockets_are_those_of_the_actors() -> None:
     known = KnownBroker("ns", "ray:1", "cluster/place", "disk-1")
     assert str(Bootstrap(known)) == manager_name("cluster/place", "disk-1")
     assert log_name("cluster/place", ID, 3) == f"raylog/cluster/place/{ID}/3"
+
+
+def test_a_partition_that_nobody_serves_has_no_node_and_no_address(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    pair, world.is_by_name = world.pair, False
+    told = entries(pair.node.port, pair.log.port, pair.cluster_id)
+    (topic,) = told.topics.values()
+    away = topic._replace(partitions=(topic.partitions[0]._replace(is_online=False),))
+    other = topic._replace(name="another", topic_id=random_id())
+    pair.node.show(replace(told, topics={ID: away, other.topic_id: other}))
+    cluster = world.cluster()
+    found = ended(cluster.metadata(TOPIC, timeout_s=DEADLINE_S))
+    assert [part.node_id for part in found.partitions] == [None]
+    assert ended(cluster.list_topics(timeout_s=DEADLINE_S)) == ["another", TOPIC]
+    with pytest.raises(NotLeader, match="raylog health"):
+        ended(cluster.data_address(TopicPartition(TOPIC, 0), ID, timeout_s=DEADLINE_S))
+    with pytest.raises(BrokerUnreachable, match="nobody serves"):
+        world.bootstrap.log(Place(ID, 0, "", 0), DEADLINE_S)
+    pair.log.close()
+    pair.node.close()
+
+
+def test_who_knows_addresses_alone_knows_no_names_of_this_machine(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    assert world.cluster().broker_id("a-cluster") == world.known.broker
+    world.is_by_name = False
+    assert world.cluster().broker_id("a-cluster") == ""
+    connection = world.connection()
+    ended(connection.metadata(TOPIC, timeout_s=DEADLINE_S))
+    assert connection._local is None
+    world.pair.log.close()
+    world.pair.node.close()
