@@ -12,6 +12,7 @@ import random
 import shutil
 import sys
 import time
+import traceback
 from pathlib import Path
 
 from tests.soak.disks import OWN_MOUNTS, begin_with_own_mounts
@@ -79,4 +80,12 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        status = main()
+    except Exception:
+        traceback.print_exc()
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Some thread may wait for a broker that is gone, for as long as its patience lasts.
+    os._exit(status)
