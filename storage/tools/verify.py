@@ -273,7 +273,11 @@ class _Replayed:
         )
         self._first_offset = self._next_offset = first_offset
         self._accepted = _accepted_losses(fs, folder)
-        self._gaps: list[tuple[int, int]] = []  # between batches: first offset, and behind the last
+        # What compaction has taken: first offset, and behind the last. A gap at a segment's end may
+        # be a loss, unless compaction has been in the segment: see ``gaps.py``.
+        self._gaps: list[tuple[int, int]] = []
+        self._base_offset = -1  # of the segment of the last batch
+        self._is_cleaned = False  # that segment lacks offsets within
         self.is_lost = False
         self._is_full = self._begin(first_offset)
 
@@ -300,8 +304,7 @@ class _Replayed:
         problems += self.snapshot_problems(header.base_offset)
         problems += self._epochs.take(header)
         self._is_full = self._is_full and _follows(header, self._next_offset)
-        if header.base_offset > self._next_offset:
-            self._gaps.append((self._next_offset, header.base_offset))
+        self._note_gap(segment.base_offset, header)
         marker = None
         if header.is_control:
             marker = read_marker(segment.log.read(header.size_bytes, position))
@@ -311,6 +314,17 @@ class _Replayed:
                     yield aborted
         self._producers.add(header, header.base_offset, 0, marker)
         self._next_offset = header.next_offset
+
+    def _note_gap(self, base_offset: int, header: BatchHeader) -> None:
+        """A batch comes behind the last one, in the segment of this base offset."""
+        has_gap = header.base_offset > self._next_offset
+        is_within = self._next_offset >= base_offset
+        if has_gap and (is_within or self._is_cleaned):
+            self._gaps.append((self._next_offset, header.base_offset))
+        if base_offset != self._base_offset:
+            self._base_offset, self._is_cleaned = base_offset, False
+        is_dense = header.last_offset_delta + 1 == header.count
+        self._is_cleaned = self._is_cleaned or not is_dense or (has_gap and is_within)
 
     def transaction_problems(
         self, segment: Segment, aborted: list[AbortedTransaction]
@@ -370,9 +384,9 @@ class _Replayed:
         return any(first <= offset < end for first, end in self._accepted)
 
     def _is_in_gap(self, offset: int) -> bool:
-        """Whether the log has no batch with this offset, up to which it is replayed."""
+        """Whether compaction took the batch of this offset, up to which the log is replayed."""
         if offset >= self._next_offset:
-            return True
+            return self._is_cleaned
         place = bisect_right(self._gaps, (offset, self._next_offset))
         return place > 0 and offset < self._gaps[place - 1][1]
 
