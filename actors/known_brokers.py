@@ -2,8 +2,8 @@
 
 Whoever joins a Ray cluster to find a broker takes a second for it. The command line looks here
 first, and then asks the LogManager by its Unix socket. The name of that socket leads to this very
-broker, or to nobody. A file outlives a broker that was killed: so it counts only while somebody
-listens at the address of its Ray cluster.
+broker, or to nobody. A file outlives a broker that was killed: of several, one counts only while
+somebody may listen at the address of its Ray cluster.
 
 The files are in a folder that only their user can read, where every process of his finds it:
 ``/tmp/raylog-UID``. Each is JSON, with the fields of ``KnownBroker``. Anybody may have made that
@@ -15,6 +15,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from stat import S_ISDIR
 from typing import Any, Final, NamedTuple
 
 from raylog.storage.permissions import DIR_MODE, is_private, open_private
@@ -83,7 +84,7 @@ class BrokerFiles:
             status = os.lstat(self._folder)
         except OSError:
             return False
-        is_folder = os.path.isdir(self._folder) and not os.path.islink(self._folder)
+        is_folder = S_ISDIR(status.st_mode)  # and no link to one
         return is_folder and status.st_uid == os.geteuid() and is_private(status.st_mode)
 
     def _path(self, known: KnownBroker) -> str:

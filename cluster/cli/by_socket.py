@@ -10,16 +10,19 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
 from raylog.actors.known_brokers import BrokerFiles, KnownBroker
 from raylog.cluster.cli.common import connected, quiet_ray
+from raylog.storage.errors import RaylogError
 
 if TYPE_CHECKING:
     from raylog.cluster.client.bootstrap import Bootstrap, Place
     from raylog.cluster.client.connection import Connection
+    from raylog.cluster.client.sockets.cluster_socket import ClusterSocket
     from raylog.storage.schemas.types import Value
 
 Servers = Annotated[
@@ -36,6 +39,8 @@ _HERE: Final = ("", "auto", "local")
 # A LogManager of this machine that is silent for so long is left to Ray.
 _PATIENCE_S: Final = 2.0
 ASK_TIMEOUT_S: Final = 5.0
+# Kafka's special times of ListOffsets.
+_LATEST, _EARLIEST = -1, -2
 # Connections at once.
 _AT_ONCE: Final = 16
 
@@ -171,39 +176,29 @@ def _places(bootstrap: "Bootstrap") -> "Mapping[str, Sequence[Place]]":
 
 def _holds(bootstrap: "Bootstrap", topic: str, place: "Place", ends_at: float) -> Holds | None:
     """What a partition holds; None where it does not answer."""
-    from raylog.actors.errors import BrokerUnreachable
     from raylog.actors.plane.apis.cluster import DESCRIBE_LOG_DIRS
-    from raylog.actors.plane.apis.records import LIST_OFFSETS
 
     left_s = ends_at - time.monotonic()
     if left_s <= 0:
         return None
-    with suppress(BrokerUnreachable), bootstrap.log(place, left_s) as log:
-        start, end = (
-            _offset(log.ask(LIST_OFFSETS, _offsets_of(topic, place, timestamp)))
-            for timestamp in (_EARLIEST, _LATEST)
-        )
+    # ValueError: what answers there is no LogActor.
+    with suppress(RaylogError, ValueError), bootstrap.log(place, left_s) as log:
+        start = _offset(log, topic, place, _EARLIEST)
+        end = _offset(log, topic, place, _LATEST)
         asked = {"topics": [{"topic": topic, "partitions": [place.number]}]}
         size_bytes = _size(log.ask(DESCRIBE_LOG_DIRS, asked))
-        if start is not None and end is not None and size_bytes is not None:
-            return Holds(end - start, size_bytes)
+        return None if size_bytes is None else Holds(end - start, size_bytes)
     return None
 
 
-_LATEST, _EARLIEST = -1, -2
+def _offset(log: "ClusterSocket", topic: str, place: "Place", timestamp: int) -> int:
+    """Raises RaylogError, and ValueError."""
+    from raylog.cluster.client.connection import OffsetRequest
+    from raylog.cluster.client.sockets.wire import offset_answer, offset_request
 
-
-def _offsets_of(topic: str, place: "Place", timestamp: int) -> "Value":
-    part = {"partitionIndex": place.number, "currentLeaderEpoch": -1, "timestamp": timestamp}
-    topics = [{"name": topic, "partitions": [part]}]
-    return {"replicaId": -1, "isolationLevel": 0, "topics": topics, "timeoutMs": 0}
-
-
-def _offset(body: "Value") -> int | None:
-    for topic in body["topics"]:
-        for part in topic["partitions"]:
-            return None if part["errorCode"] else int(part["offset"])
-    return None
+    request = OffsetRequest(topic, place.topic_id, place.number, -1, timestamp)
+    frame = log.answer_to(partial(offset_request, request))
+    return offset_answer(frame, f"{topic}-{place.number}").offset
 
 
 def _size(body: "Value") -> int | None:

@@ -19,7 +19,7 @@ Answer = TypeVar("Answer")
 _LEAST_S: Final = 0.001
 _NO_ID: Final = UUID(int=0)
 _PORTS: Final = range(1, 1 << 16)
-BOOTSTRAP: Final = "bootstrap.servers"
+_BOOTSTRAP: Final = "bootstrap.servers"
 
 
 class Place(NamedTuple):
@@ -83,7 +83,7 @@ def bootstrap_of(servers: str) -> Bootstrap:
     """``host:port,host:port``, as Kafka's ``bootstrap.servers``. Raises InvalidRequest."""
     addresses = [_address(server.strip()) for server in servers.split(",") if server.strip()]
     if not addresses:
-        raise InvalidRequest(BOOTSTRAP, servers, "give HOST:PORT, or several of them with commas")
+        raise InvalidRequest(_BOOTSTRAP, servers, "give HOST:PORT, or several of them with commas")
     return Bootstrap(addresses=addresses)
 
 
@@ -91,7 +91,7 @@ def _address(server: str) -> tuple[str, int]:
     host, _, port = server.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")  # of IPv6
     if not host or not port.isdecimal() or int(port) not in _PORTS:
-        raise InvalidRequest(BOOTSTRAP, server, "an address has the form HOST:PORT")
+        raise InvalidRequest(_BOOTSTRAP, server, "an address has the form HOST:PORT")
     return host, int(port)
 
 

@@ -7,7 +7,6 @@ A caller waits for its answers, for all of them together up to the time that the
 import os
 import socket
 import time
-from types import TracebackType
 from typing import Final, Self
 
 from raylog.actors.errors import BrokerUnreachable
@@ -103,12 +102,7 @@ class ClusterSocket:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
