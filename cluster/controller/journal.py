@@ -24,6 +24,7 @@ from raylog.cluster.controller.commands import AddPartitions, Command, CreateTop
 from raylog.cluster.controller.config_changes import ConfigChange
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.records import (
+    DirRecord,
     PartitionRecord,
     PartitionRemovedRecord,
     Record,
@@ -200,4 +201,6 @@ def _touched(record: Record, desired: Desired) -> Iterable[LogId]:
             return (record.log,)
         case TopicRecord():
             return desired.logs_of(record.topic_id)
+        case DirRecord(state="offline"):
+            return desired.logs_in(record.directory_id)
     return ()

@@ -16,7 +16,7 @@ from raylog.actors.node.disk_work import DiskInstruction, DiskWork
 from raylog.actors.node.events import DirsRead
 from raylog.actors.node.metadata_copy import MetadataCopy
 from raylog.storage.errors import RaylogError
-from raylog.storage.log_dir import METADATA_PARTITION
+from raylog.storage.log_dir import LOCK_FILE, METADATA_PARTITION
 from raylog.storage.names import TopicPartition
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.memory import Stopped
@@ -222,6 +222,8 @@ class NodeDisks:
             pass
         finally:
             disks.stop_at(sys.maxsize)
+            if isinstance(work, do.RetireDir):  # no matter how far: a lock ends with its process
+                disks.unlock(f"{self._node.dir(work.directory_id).path}/{LOCK_FILE}")
 
     # -- the truth ---------------------------------------------------------------------------------
 

@@ -272,3 +272,28 @@ def test_who_is_still_the_controller_goes_on_without_a_silent_copy() -> None:
     play = Play(node_a(), node_b())
     assert cut_off(play, is_still=True) >= 50_000
     assert play.desired.copies == ("a",)
+
+
+def test_nothing_is_opened_in_a_dir_whose_end_is_written_and_waits_for_a_copy() -> None:
+    """Ray has started its LogManager again, which reads from the page cache of the life before."""
+    play = Play(node_a(), node_b())
+    play.followed = {"b"}
+    play.begin()
+    play.settle(10_000)
+    play.create("t", 2)
+    play.settle(3_000)
+    node = play.nodes["a"]
+    (where,) = {where for _, where in node.logs}
+    online = node.dirs[where]
+    play.silent.add("b")  # with the copy that is in sync
+    node.fails(where)
+    play.reports("a")
+    play.appended()
+    assert play.desired.dirs[where].state == "online", "no record counts that no copy has"
+    node.restart(by_ray=True)
+    node.dirs[where] = online
+    for _ in range(3):
+        play.reports("a")
+        if "a" in play.mail:
+            play.obeys("a")
+    assert {log.state for (_, at), log in node.logs.items() if at == where} == {"found"}
