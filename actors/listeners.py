@@ -1,8 +1,10 @@
-"""Where Kafka's clients come in: one listener, in Kafka's spelling, and what it asks of them.
+"""Where Kafka's clients come in: listeners, in Kafka's spelling, and what they ask of them.
 
-``listeners`` names it: ``PROTOCOL://HOST:PORT``. Each process of a broker has one, at a port of its
-own (``port_of`` in ``cluster/controller/desired.py``), and all are of one kind. Who comes from
-another machine must say who it is:
+``listeners`` names them: ``NAME://HOST:PORT,...``, and ``listener.security.protocol.map`` says of
+which protocol each name is. Each process of a broker has all of them: the first at a port of its
+own (``port_of`` in ``cluster/controller/desired.py``), and each further one as far behind that port
+as its PORT is behind the first one's, so that a process is known by one port. A client is told the
+ports of the listener by which it came. Who comes from another machine must say who it is:
 
 ==============  =================================================================================
 PLAINTEXT       asks nobody, so it is on the loopback alone
@@ -14,6 +16,7 @@ SASL_SSL        asks for a user, and encrypts all of it
 
 import os
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from raylog.storage.wire import message
@@ -24,6 +27,9 @@ LOOPBACK: Final = "127.0.0.1"
 EVERYWHERE: Final = "0.0.0.0"
 PLAINTEXT: Final = "PLAINTEXT"
 PROTOCOLS: Final = (PLAINTEXT, "SASL_PLAINTEXT", "SSL", "SASL_SSL")
+# Kafka's default of ``listener.security.protocol.map``: a listener has the name of its protocol.
+OWN_NAMES: Final = ",".join(f"{protocol}:{protocol}" for protocol in PROTOCOLS)
+SASL_PROTOCOLS: Final = frozenset(PROTOCOLS[1::2])
 PLAIN: Final = "PLAIN"
 MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
 # Where the ports begin, unless ``listeners`` says otherwise, and where they end: behind are those
@@ -36,15 +42,15 @@ MAX_CONNECTIONS: Final = 1000
 MAX_IDLE_MS: Final = 600_000
 MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
 _LISTENER: Final = re.compile(
-    rf"({'|'.join(PROTOCOLS)})://([A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):(\d{{1,5}})", re.ASCII
+    r"([A-Za-z0-9_.-]+)://([A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):(\d{1,5})", re.ASCII
 )
 _ON_LOOPBACK: Final = re.compile(r"127\.\d+\.\d+\.\d+|localhost|\[?::1\]?", re.ASCII)
 
 
 class Address(NamedTuple):
-    """What ``listeners`` says. ``host``: empty for the node's own address."""
+    """What ``listeners`` says of one. ``host``: empty for the node's own address."""
 
-    protocol: str
+    name: str
     host: str
     port: int
 
@@ -53,6 +59,7 @@ class Address(NamedTuple):
 class Listener(NamedTuple):
     """What each process of a node opens for Kafka's clients, at a port of its own.
 
+    ``name``: as in ``listeners``. ``distance``: by how many ports it is behind the first listener.
     ``host``: where it listens. ``mechanisms``: of SASL, of which a client uses one. ``keystore``: a
     PEM file with the key and its certificates. ``truststore``: a PEM file with the authorities that
     sign clients' certificates. ``client_auth``: whether these are asked for: ``ssl.client.auth``.
@@ -67,37 +74,75 @@ class Listener(NamedTuple):
     max_connections: int = MAX_CONNECTIONS
     max_idle_ms: int = MAX_IDLE_MS
     max_frame_bytes: int = MAX_FRAME_BYTES
+    name: str = PLAINTEXT
+    distance: int = 0
 
     @property
     def asks_for_a_user(self) -> bool:
-        return self.protocol.startswith("SASL_")
+        return self.protocol in SASL_PROTOCOLS
 
     @property
     def is_encrypted(self) -> bool:
         return self.protocol.endswith("SSL")
 
+    def address(self, host: str, port: int) -> tuple[str, int]:
+        """Where clients find a process by this listener.
+
+        ``host``: its node's, as of ``advertised_host``. ``port``: that of its first listener.
+        """
+        return (self.host if is_loopback(self.host) else host, port + self.distance)
+
 
 ON_LOOPBACK: Final = Listener()
 
 
-def advertised_host(listener: Listener, own_host: str) -> str:
-    """Where clients are told to come to: as the node's environment says, or where it listens."""
-    if is_loopback(listener.host):
-        return listener.host
+def advertised_host(listeners: Sequence[Listener], own_host: str) -> str:
+    """Where clients are told to come to: as the node's environment says, or where it listens.
+
+    One name for all listeners that are not on the loopback.
+    """
+    outer = [one.host for one in listeners if not is_loopback(one.host)]
+    if not outer:
+        return listeners[0].host
     given = os.environ.get(ADVERTISED_HOST_VARIABLE, "").strip()
-    return given or (own_host if listener.host == EVERYWHERE else listener.host)
+    return given or (own_host if outer[0] == EVERYWHERE else outer[0])
 
 
-def parse_address(text: str) -> Address | None:
-    """What ``listeners`` says; None where it is empty. Raises ValueError."""
-    text = text.strip()
-    if not text:
-        return None
+def parse_addresses(text: str) -> tuple[Address, ...]:
+    """What ``listeners`` says. Raises ValueError."""
+    if not text.strip():
+        return ()
+    addresses = tuple(_parse_address(part.strip()) for part in text.split(","))
+    if len({one.name for one in addresses}) < len(addresses):
+        raise ValueError
+    if len({one.port for one in addresses}) < len(addresses):
+        raise ValueError
+    return addresses
+
+
+def _parse_address(text: str) -> Address:
     found = _LISTENER.fullmatch(text)
     if found is None or not 0 < int(found[3]) <= LAST_PORT:
         raise ValueError
     host = LOOPBACK if found[2] == "localhost" else found[2].strip("[]")
-    return Address(found[1], host, int(found[3]))
+    return Address(found[1].upper(), host, int(found[3]))
+
+
+def parse_protocols(text: str) -> dict[str, str]:
+    """Name -> protocol, as ``listener.security.protocol.map`` says it. Raises ValueError."""
+    protocols = {}
+    for part in text.split(","):
+        name, colon, protocol = part.strip().upper().partition(":")
+        if not name or not colon or protocol not in PROTOCOLS:
+            raise ValueError
+        protocols[name] = protocol
+    return protocols
+
+
+def protocols_of(listeners: str, names: str) -> set[str]:
+    """Of all listeners, by ``listener.security.protocol.map``. Raises ValueError."""
+    protocols = parse_protocols(names)
+    return {protocols[address.name] for address in parse_addresses(listeners)}
 
 
 def is_loopback(host: str) -> bool:

@@ -20,6 +20,7 @@ from raylog.actors.errors import (
     NotLeader,
     RequestTimedOut,
 )
+from raylog.actors.listeners import parse_addresses
 from raylog.actors.messages import (
     CompactionStatus,
     ConfigEntry,
@@ -581,21 +582,32 @@ class Broker:
         """Host and port of each node, for any client of Kafka's protocol.
 
         They are the same in each life of the broker, unless somebody else takes a port: a node is
-        known by its label, or by its log dirs. A node
-        listens a moment after it begins: this waits for the first, at most 10 s; it is empty then,
-        and where ``listeners`` is.
+        known by its label, or by its log dirs. A node listens a moment after it begins: this waits
+        for the first, at most 10 s; it is empty then, and where ``listeners`` is.
         """
-        if not self._has_ports():
-            return ""
+        return self._servers(None) if self._listeners() else ""
+
+    def bootstrap_servers_of(self, listener: str) -> str:
+        """The same by another of the ``listeners``: its name, for example ``SASL_SSL``.
+
+        Raises InvalidRequest for one that there is not.
+        """
+        known = [address.name for address in parse_addresses(self._listeners())]
+        if listener.upper() not in known:
+            why = f"is none of the broker's `listeners`: {', '.join(known) or 'there are none'}"
+            raise InvalidRequest("the listener", listener, why)
+        return self._servers(listener.upper())
+
+    def _servers(self, listener: str | None) -> str:
         ends_at = time.monotonic() + LISTEN_PATIENCE_S
-        while not (found := bootstrap_servers(self.describe_nodes())):
+        while not (found := bootstrap_servers(self.describe_nodes(), listener)):
             if time.monotonic() >= ends_at:
                 break
             time.sleep(RETRY_INTERVAL_S)
         return found
 
-    def _has_ports(self) -> bool:
-        return not any(one.name == "listeners" and not one.value for one in self.broker_config())
+    def _listeners(self) -> str:
+        return next((str(one.value) for one in self.broker_config() if one.name == "listeners"), "")
 
     def nodes(self) -> dict[str, str | None]:
         """Ray node id -> None where its LogManager obeys the Controller, else why it does not."""

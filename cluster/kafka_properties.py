@@ -22,7 +22,7 @@ SUFFIX: Final = ".properties"
 _ONE_COPY: Final = "each partition has one copy"
 _GROUPS: Final = "consumer groups and transactions are not there yet"
 _OWN_CONTROLLER: Final = "raylog's Controller is a Ray actor, and numbers its brokers itself"
-_ONE_LISTENER: Final = "there is one listener, which has the name of its protocol"
+_INNER: Final = "raylog's processes speak by Ray, and its own clients have a way in of their own"
 _USERS: Final = "users are made by raylog user add, and prove it by SCRAM or PLAIN"
 _TLS: Final = "TLS is Python's, with files in PEM, and a key that is not encrypted"
 _NO_ACLS: Final = "there are no ACLs: who is let in may do everything"
@@ -65,9 +65,8 @@ UNUSED: Final[Mapping[str, str]] = MappingProxyType(
         "server.max.startup.time.ms": _OWN_CONTROLLER,
         "unstable.*": _OWN_CONTROLLER,
         "advertised.listeners": "a node tells its own address, or its RAYLOG_ADVERTISED_HOST",
-        "listener.security.protocol.map": _ONE_LISTENER,
-        "inter.broker.listener.name": _ONE_LISTENER,
-        "security.*": _ONE_LISTENER,
+        "inter.broker.listener.name": _INNER,
+        "security.*": _INNER,
         "sasl.*": _USERS,
         "ssl.*": _TLS,
         "connection.failed.authentication.delay.ms": _USERS,

@@ -19,10 +19,12 @@ from raylog.actors.listeners import (
     MAX_IDLE_MS,
     MECHANISMS,
     ON_LOOPBACK,
+    OWN_NAMES,
     PLAINTEXT,
     PROTOCOLS,
     Listener,
-    parse_address,
+    parse_addresses,
+    parse_protocols,
     why_not_open,
 )
 from raylog.storage.config import (
@@ -92,11 +94,20 @@ def _rate(value: Any) -> float:
 
 
 def _listeners(value: Any) -> str:
-    """One listener, or none."""
-    if not isinstance(value, str):
+    """Listeners, or none."""
+    text = ",".join(value) if isinstance(value, list | tuple) else value
+    if not isinstance(text, str):
         raise ValueError
-    parse_address(value)
-    return value.strip()
+    parse_addresses(text)
+    return ",".join(part.strip() for part in text.split(","))
+
+
+def _protocols(value: Any) -> str:
+    text = ",".join(value) if isinstance(value, list | tuple) else value
+    if not isinstance(text, str):
+        raise ValueError
+    parse_protocols(text)
+    return text.strip()
 
 
 def _mechanisms(value: Any) -> tuple[str, ...]:
@@ -143,12 +154,21 @@ class BrokerConfig:
     listeners: str = setting(
         f"{PLAINTEXT}://{LOOPBACK}:{FIRST_PORT}",
         _listeners,
-        f"one PROTOCOL://HOST:PORT, of {', '.join(PROTOCOLS)}, with a PORT from 1 to {LAST_PORT}; "
+        f"a list of NAME://HOST:PORT, with a PORT from 1 to {LAST_PORT}, none of them twice; "
         "or empty",
         "where Kafka's clients come in. The first node has this port, and each further node and "
         "each partition one of those behind it. A port that was given stays, unless it is below "
-        "this one. PLAINTEXT is for 127.0.0.1 alone. An empty HOST is each node's own address. "
-        "Empty: no port is opened",
+        f"this one. NAME is a protocol ({', '.join(PROTOCOLS)}) or a name of "
+        "`listener.security.protocol.map`. PLAINTEXT is for 127.0.0.1 alone. An empty HOST is each "
+        "node's own address. Empty: no port is opened. The ports of a further listener are as far "
+        "behind those of the first one as its PORT: keep some thousand between them, since each "
+        "process needs one of each",
+    )
+    listener_security_protocol_map: str = setting(
+        OWN_NAMES,
+        _protocols,
+        f"a list of NAME:PROTOCOL, of {', '.join(PROTOCOLS)}",
+        "of which protocol the listeners are that have these names",
     )
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
         MECHANISMS[1:],
@@ -281,37 +301,50 @@ class BrokerConfig:
 
     @property
     def first_port(self) -> int:
-        """Where these begin."""
-        address = parse_address(self.listeners)
-        return FIRST_PORT if address is None else address.port
+        """Where those of the first listener begin."""
+        addresses = parse_addresses(self.listeners)
+        return addresses[0].port if addresses else FIRST_PORT
 
-    def listener_at(self, own_host: str) -> Listener:
-        """What each process of a node opens; the default where it opens none.
+    def listeners_at(self, own_host: str) -> tuple[Listener, ...]:
+        """What each process of a node opens; that of the loopback where it opens none.
 
         ``own_host``: the node's own address.
         """
-        address = parse_address(self.listeners)
-        if address is None:
-            return ON_LOOPBACK
-        return Listener(
-            protocol=address.protocol,
-            host=address.host or own_host,
-            mechanisms=self.sasl_enabled_mechanisms,
-            keystore=self.ssl_keystore_location,
-            truststore=self.ssl_truststore_location,
-            client_auth=self.ssl_client_auth,
-            max_connections=self.max_connections,
-            max_idle_ms=self.connections_max_idle_ms,
-            max_frame_bytes=self.socket_request_max_bytes,
-        )
+        addresses = parse_addresses(self.listeners)
+        protocols = parse_protocols(self.listener_security_protocol_map)
+        made = [
+            Listener(
+                name=address.name,
+                distance=address.port - addresses[0].port,
+                protocol=protocols[address.name],
+                host=address.host or own_host,
+                mechanisms=self.sasl_enabled_mechanisms,
+                keystore=self.ssl_keystore_location,
+                truststore=self.ssl_truststore_location,
+                client_auth=self.ssl_client_auth,
+                max_connections=self.max_connections,
+                max_idle_ms=self.connections_max_idle_ms,
+                max_frame_bytes=self.socket_request_max_bytes,
+            )
+            for address in addresses
+        ]
+        return tuple(made) or (ON_LOOPBACK,)
 
-    def _check_listener(self) -> None:
+    def _check_listeners(self) -> None:
         """Raise InvalidConfig for one that would let in who has not said who he is."""
-        address = parse_address(self.listeners)
-        if address is not None:
-            why = why_not_open(self.listener_at(address.host))
-            if why:
+        protocols = parse_protocols(self.listener_security_protocol_map)
+        for address in parse_addresses(self.listeners):
+            if address.name not in protocols:
+                why = (
+                    f"{address.name} is no protocol ({', '.join(PROTOCOLS)}), and "
+                    "listener.security.protocol.map does not say of which it is"
+                )
                 raise InvalidConfig("listeners", self.listeners, why)
+        for listener in self.listeners_at(""):
+            why = why_not_open(listener)
+            if why:
+                where = "" if listener.name == listener.protocol else f"{listener.name}: "
+                raise InvalidConfig("listeners", self.listeners, f"{where}{why}")
 
     @property
     def producer_expiration(self) -> ProducerExpiration:
@@ -324,7 +357,7 @@ class BrokerConfig:
     def parse(cls, overrides: Mapping[str, Any]) -> "BrokerConfig":
         """Kafka's defaults with ``overrides`` in Kafka's spelling. Raises InvalidConfig."""
         parsed = cls._parse_each(overrides)
-        parsed._check_listener()
+        parsed._check_listeners()
         return parsed
 
     @classmethod

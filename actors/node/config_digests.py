@@ -26,6 +26,7 @@ from raylog.storage.config import attribute_of
 # They are part of what a LogManager or a LogActor is made of: another value needs another one.
 BY_START = (
     "connections.max.idle.ms",
+    "listener.security.protocol.map",
     "listeners",
     "log.dirs",
     "log.flush.offset.checkpoint.interval.ms",

@@ -243,14 +243,14 @@ class LogManagerImpl:
             copy_rate=config.replica_alter_log_dirs_io_max_bytes_per_second,
             roll=lambda log: actors.roll(log.partition),
         )
-        listener = config.listener_at(own_host())
+        listeners = config.listeners_at(own_host())
         facts = NodeFacts(
             namespace=spec.namespace,
             node=node.key,
             node_id=node.node_id,
             producer_expiration=config.producer_expiration,
             cluster_id=spec.cluster_id,
-            listener=listener,
+            listeners=listeners,
         )
         controller = RayController(spec.namespace)
         ports = NodePorts(
@@ -270,8 +270,8 @@ class LogManagerImpl:
                 controller,
                 self._log_dirs,
                 self._socket_failed,
-                listener,
-                advertised_host(listener, own_host()),
+                listeners,
+                advertised_host(listeners, own_host()),
             ),
         )
         return RunningNode(facts, random_id(), config, ports)

@@ -78,7 +78,7 @@ class NodeFacts:
     node_id: str
     producer_expiration: ProducerExpiration
     cluster_id: str = ""
-    listener: Listener = ON_LOOPBACK
+    listeners: tuple[Listener, ...] = (ON_LOOPBACK,)
 
 
 @dataclass(slots=True, eq=False)
@@ -244,7 +244,8 @@ class LogStart:
             node=self._facts.node,
             cluster_id=self._facts.cluster_id,
             endpoint=self._endpoint,
-            listener=self._facts.listener,
+            listener=self._facts.listeners[0],
+            further_listeners=self._facts.listeners[1:],
         )
 
     def _until_serving(self) -> LogSays | None:

@@ -25,7 +25,7 @@ class LogSpec:
     to, and asks for orders after a restart; empty where there is no LogManager. ``cluster_id``:
     empty where an older raylog does not say it; nothing listens then. ``endpoint``: what it was to
     clients at its first start; None where its LogManager did not know it yet. ``listener``: for
-    Kafka's clients.
+    Kafka's clients, the first one; ``further_listeners``: all others.
     """
 
     log: LogId
@@ -43,6 +43,7 @@ class LogSpec:
     cluster_id: str = ""
     endpoint: Endpoint | None = None
     listener: Listener = ON_LOOPBACK
+    further_listeners: tuple[Listener, ...] = ()
 
     @property
     def partition(self) -> TopicPartition:

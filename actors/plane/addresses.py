@@ -9,20 +9,28 @@ the other is (``listener.py``, ``relay.py``).
 import os
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from raylog.actors.plane.errors import AddressTaken
 
 BACKLOG: Final = 128
+MAX_PORT: Final = 65_535
+# So often the system chooses a port: those of the other listeners may be somebody else's.
+CHOICES: Final = 20
 # sun_path has 108 bytes; the first one of an abstract name is zero.
 MAX_NAME_BYTES: Final = 107
 ROOT: Final = 0
 _CREDENTIALS: Final = struct.Struct("=iII")  # pid, uid, gid
 
 
-def manager_name(broker: str, node: str) -> str:
-    """The name of a node's LogManager. ``broker``: as of ``broker_id``. ``node``: its key."""
-    return f"raylog/{broker}/{node}"
+def manager_name(broker: str, node: str, listener: int = 0) -> str:
+    """The name of a node's LogManager. ``broker``: as of ``broker_id``. ``node``: its key.
+
+    ``listener``: the place in ``listeners`` of that by which the client came who asks.
+    """
+    name = f"raylog/{broker}/{node}"
+    return f"{name}#{listener}" if listener else name
 
 
 def log_name(broker: str, topic_id: str, number: int) -> str:
@@ -48,6 +56,33 @@ def listen_tcp(host: str, port: int) -> socket.socket:
         listening.close()
         raise AddressTaken(f"{host}:{port}", os.strerror(error.errno or 0)) from None
     return listening
+
+
+def listen_together(places: Sequence[tuple[str, int]], port: int) -> list[socket.socket]:
+    """A socket for each host, at its distance from one port; port 0 lets the system choose.
+
+    The distance of the first is 0. Raises AddressTaken, and leaves none then.
+    """
+    tries = 1 if port else CHOICES
+    while True:
+        tries -= 1
+        listening: list[socket.socket] = []
+        try:
+            for host, distance in places:
+                first = int(listening[0].getsockname()[1]) if listening else port
+                listening.append(_listen_at(host, first + distance))
+            return listening
+        except AddressTaken:
+            for one in listening:
+                one.close()
+            if not tries:
+                raise
+
+
+def _listen_at(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= MAX_PORT:
+        raise AddressTaken(f"{host}:{port}", "there is no such port")
+    return listen_tcp(host, port)
 
 
 def listen_unix(name: str) -> socket.socket:

@@ -13,12 +13,13 @@ An image never changes; a newer one takes its place. Three rules of clients stan
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 from uuid import UUID
 
 from raylog.actors.cluster_image import ClusterEntries, TopicEntry
+from raylog.actors.listeners import Listener
 from raylog.storage.state.properties import id_uuid
 
 NO_NODE: Final = -1
@@ -62,6 +63,14 @@ class ClusterImage:
     controller: int
     brokers: tuple[BrokerImage, ...]
     topics: Mapping[str, TopicImage]
+
+    def seen_by(self, listener: Listener) -> "ClusterImage":
+        """What those are told who come by this listener: where it is, of each broker."""
+        brokers = []
+        for one in self.brokers:
+            host, port = listener.address(one.host, one.port)
+            brokers.append(replace(one, host=host, port=port))
+        return replace(self, brokers=tuple(brokers))
 
     @cached_property
     def topics_by_id(self) -> Mapping[UUID, TopicImage]:

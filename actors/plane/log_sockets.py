@@ -15,7 +15,7 @@ from raylog.actors.plane.errors import AcceptFailed, AddressTaken
 from raylog.actors.plane.hosts import Host, Hosts
 from raylog.actors.plane.meters import OF_LOG_ACTOR
 from raylog.actors.plane.relay import Relay
-from raylog.actors.plane.sockets import Sockets
+from raylog.actors.plane.sockets import Entrance, Sockets
 from raylog.actors.plane.users import VerifierOf
 from raylog.storage.state.properties import id_uuid
 
@@ -49,13 +49,13 @@ class LogSockets:
         """
         spec = self._spec
         topic, number = spec.partition
-        relay = Relay(manager_name(self._broker, spec.node))
-        host = Host(topic, id_uuid(spec.topic_id).bytes, number, partition, remove)
-        door = Door(relay, Hosts([host]))
-        name = log_name(self._broker, spec.topic_id, number)
-        self._sockets = Sockets(
-            name, door, on_failure, listener=spec.listener, verifier_of=self._verifier_of
-        )
+        hosts = Hosts([Host(topic, id_uuid(spec.topic_id).bytes, number, partition, remove)])
+        entrances = [
+            Entrance(one, Door(Relay(manager_name(self._broker, spec.node, place)), hosts))
+            for place, one in enumerate((spec.listener, *spec.further_listeners))
+        ]
+        entrances[0].name = log_name(self._broker, spec.topic_id, number)
+        self._sockets = Sockets(entrances, on_failure, verifier_of=self._verifier_of)
 
     @property
     def port(self) -> int:

@@ -15,7 +15,7 @@ from raylog.actors.plane.errors import ClusterUnknown
 from raylog.actors.plane.image import image_of
 from raylog.actors.plane.meters import OF_LOG_MANAGER
 from raylog.actors.plane.sasl.scram import Verifier
-from raylog.actors.plane.sockets import Sockets
+from raylog.actors.plane.sockets import Entrance, Sockets
 
 CLOSE_S: Final = 1.0
 
@@ -30,25 +30,22 @@ class NodeSockets:
         commands: Commands,
         log_dirs: Callable[[], Sequence[LogDirStatus]],
         on_failure: Callable[[BaseException], object],
-        listener: Listener = ON_LOOPBACK,
+        listeners: Sequence[Listener] = (ON_LOOPBACK,),
         host: str = LOOPBACK,
     ) -> None:
         """``broker``: as of ``broker_id``. ``node``: its key. ``log_dirs``: those of the node.
 
-        ``on_failure``: hears of an error that is not raylog's. ``listener``: for Kafka's clients.
-        ``host``: where they find it.
+        ``on_failure``: hears of an error that is not raylog's. ``listeners``: for Kafka's clients.
+        ``host``: where they find it, as of ``advertised_host``.
         """
         self._node, self.host = node, host
         self._entries: ClusterEntries | None = None
-        self._cluster = ClusterDoor(commands, log_dirs)
-        name = manager_name(broker, node)
-        self._sockets = Sockets(
-            name,
-            Door(self._cluster),
-            on_failure,
-            listener=listener,
-            verifier_of=self.verifier_of,
-        )
+        self._doors = [(ClusterDoor(commands, log_dirs), listener) for listener in listeners]
+        entrances = [
+            Entrance(listener, Door(door), manager_name(broker, node, number))
+            for number, (door, listener) in enumerate(self._doors)
+        ]
+        self._sockets = Sockets(entrances, on_failure, verifier_of=self.verifier_of)
 
     @property
     def port(self) -> int:
@@ -67,7 +64,9 @@ class NodeSockets:
     def show(self, entries: ClusterEntries) -> None:
         """Answer by this from now on."""
         self._entries = entries
-        self._cluster.image = image_of(self._with_own_address(entries))
+        image = image_of(self._with_own_address(entries))
+        for door, listener in self._doors:
+            door.image = image.seen_by(listener)
 
     def _with_own_address(self, entries: ClusterEntries) -> ClusterEntries:
         """The entries, and where this LogManager listens.

@@ -7,7 +7,7 @@ a line of the log.
 import logging
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -15,7 +15,7 @@ from raylog.actors.cluster_image import Endpoint
 from raylog.actors.events import event, warn
 from raylog.actors.listeners import MAX_CONNECTIONS, ON_LOOPBACK, Listener
 from raylog.actors.metrics import Exporter
-from raylog.actors.plane.addresses import listen_tcp, listen_unix
+from raylog.actors.plane.addresses import listen_tcp, listen_together, listen_unix
 from raylog.actors.plane.connection import Answering, Connection
 from raylog.actors.plane.errors import AcceptFailed, AddressTaken
 from raylog.actors.plane.inner import MECHANISM, Token
@@ -37,32 +37,41 @@ STRANGERS_BYTES: Final = 8 << 20
 STRANGER_IDLE_MS: Final = 30_000
 
 
+class Entrance:
+    """Where clients come in, and who answers them there."""
+
+    def __init__(self, listener: Listener, answer: Answering, name: str = "") -> None:
+        """``name``: by which processes of this node come, to the same answers; empty: none."""
+        self.listener, self.answer, self.name = listener, answer, name
+        self.certificates = Certificates(listener)
+
+
 class Sockets:
-    """See the module's head. One thread at a time. ``port``: for Kafka's clients; 0: not yet."""
+    """See the module's head. One thread at a time.
+
+    ``port``: of the first entrance, for Kafka's clients; 0: not yet. ``Listener.distance`` says how
+    far behind it the others are.
+    """
 
     def __init__(
         self,
-        name: str,
-        answer: Answering,
+        entrances: Sequence[Entrance],
         on_failure: Callable[[BaseException], object],
         *,
-        listener: Listener = ON_LOOPBACK,
         verifier_of: VerifierOf = lambda mechanism, user: None,
         room: Room | None = None,
     ) -> None:
-        """``name``: for the processes of this node. ``answer``: answers the requests.
+        """``on_failure``: hears of an error that is not raylog's.
 
-        ``on_failure``: hears of an error that is not raylog's. ``listener``: for Kafka's clients;
-        by default that of the loopback. ``verifier_of``: of a mechanism and a user.
+        ``verifier_of``: of a mechanism and a user.
         """
-        self._listener = listener
-        self._verifier_of = verifier_of
-        self._certificates = Certificates(self._listener)
-        self._name, self._answer, self._on_failure = name, answer, on_failure
+        self._entrances, self._verifier_of = tuple(entrances), verifier_of
+        self._on_failure = on_failure
         self._room = room or Room()
         self._meters = SocketMeters()
         self._listeners: list[Acceptor] = []
-        self._is_named = self._is_closed = False
+        self._named: set[str] = set()
+        self._is_closed = False
         self._told = ""  # why it could not listen last
         self._opening = threading.Lock()
         self._token: Token | None = None
@@ -79,12 +88,11 @@ class Sockets:
         if self._is_closed:
             return
         why = ""
-        try:
-            if not self._is_named:
-                self._listen(listen_unix(self._name))
-                self._is_named = True
-        except (AcceptFailed, AddressTaken) as error:  # the port is opened all the same
-            why = str(error)
+        for entrance in self._entrances:
+            try:
+                self._listen_by_name(entrance)
+            except (AcceptFailed, AddressTaken) as error:  # the port is opened all the same
+                why = str(error)
         try:
             if endpoint is not None and not self.port:
                 self.port = self._listen_tcp(endpoint.port)
@@ -94,24 +102,42 @@ class Sockets:
             warn(logger, "not-listening", at=self._name, why=why)
         self._told = why
 
+    @property
+    def _name(self) -> str:
+        return self._entrances[0].name
+
+    def _listen_by_name(self, entrance: Entrance) -> None:
+        """Raises AddressTaken and AcceptFailed."""
+        if entrance.name and entrance.name not in self._named:
+            self._listen(listen_unix(entrance.name), partial(self._begin, entrance))
+            self._named.add(entrance.name)
+
     def _listen_tcp(self, port: int) -> int:
-        """Listen at this port, or at another; returns which. Raises AddressTaken."""
-        host, protocol = self._listener.host, self._listener.protocol
+        """Listen at this port, or at another; returns which. Raises AddressTaken, AcceptFailed."""
+        places = [(one.listener.host, one.listener.distance) for one in self._entrances]
         try:
-            listening = listen_tcp(host, port)
+            listening = listen_together(places, port)
         except AddressTaken as error:
             warn(logger, "port-taken", at=self._name, port=port, why=error)
-            listening = listen_tcp(host, 0)
-        port = int(listening.getsockname()[1])
-        most = self._listener.max_connections
-        self._listen(listening, self._begin_outer, at=f"{host}:{port}", max_connections=most)
-        event(logger, "listening", protocol=protocol, host=host, port=port)
-        return port
+            listening = listen_together(places, 0)
+        for entrance, one in zip(self._entrances, listening, strict=True):
+            host, own_port = entrance.listener.host, int(one.getsockname()[1])
+            self._listen(
+                one,
+                partial(self._begin_outer, entrance),
+                at=f"{host}:{own_port}",
+                max_connections=entrance.listener.max_connections,
+            )
+            protocol = entrance.listener.protocol
+            event(logger, "listening", protocol=protocol, host=host, port=own_port)
+        return int(listening[0].getsockname()[1])
 
     @property
     def is_everywhere(self) -> bool:
         """Whether it listens by its name and at its port."""
-        return self._is_named and self.port > 0
+        return self.port > 0 and all(
+            not one.name or one.name in self._named for one in self._entrances
+        )
 
     def open_inner(self, host: str) -> tuple[int, str]:
         """The port at this address for raylog's own clients, and the token that lets them in.
@@ -133,7 +159,7 @@ class Sockets:
     def _listen(
         self,
         listening: socket.socket,
-        begin: Callable[[socket.socket], Served] | None = None,
+        begin: Callable[[socket.socket], Served],
         *,
         at: str = "",
         max_connections: int = MAX_CONNECTIONS,
@@ -143,7 +169,7 @@ class Sockets:
         try:
             acceptor = Acceptor(
                 listening,
-                begin or self._begin,
+                begin,
                 ended,
                 self._on_failure,
                 max_connections=max_connections,
@@ -153,32 +179,37 @@ class Sockets:
             raise AcceptFailed(str(error)) from None
         self._listeners.append(acceptor)
 
-    def _begin(self, accepted: socket.socket) -> Connection:
+    def _begin(self, entrance: Entrance, accepted: socket.socket) -> Connection:
+        """For a process of this node."""
         note = self._meters.requests.append
-        return Connection(accepted, Frames(accepted, self._room), self._answer, note)
+        return Connection(accepted, Frames(accepted, self._room), entrance.answer, note)
 
-    def _begin_outer(self, accepted: socket.socket) -> Served:
+    def _begin_outer(self, entrance: Entrance, accepted: socket.socket) -> Served:
         """For a client of Kafka's."""
-        if self._listener.is_encrypted:
-            return Secured(accepted, self._certificates, self._begin_asking)
-        return self._begin_asking(accepted)
+        begin = partial(self._begin_asking, entrance)
+        if entrance.listener.is_encrypted:
+            return Secured(accepted, entrance.certificates, begin)
+        return begin(accepted)
 
-    def _begin_asking(self, accepted: socket.socket) -> Connection:
+    def _begin_asking(self, entrance: Entrance, accepted: socket.socket) -> Connection:
         """The same, once what is said cannot be heard by others, where it shall not be."""
-        listener = self._listener
+        listener = entrance.listener
         if listener.asks_for_a_user:
-            return self._guarded(accepted, exchanges(listener, self._verifier_of), listener)
+            mechanisms = exchanges(listener, self._verifier_of)
+            return self._guarded(accepted, entrance.answer, mechanisms, listener)
         frames = Frames(accepted, self._room, max_frame_bytes=listener.max_frame_bytes)
-        note = self._meters.requests.append
-        return Connection(accepted, frames, self._answer, note, max_idle_ms=listener.max_idle_ms)
+        note, most_ms = self._meters.requests.append, listener.max_idle_ms
+        return Connection(accepted, frames, entrance.answer, note, max_idle_ms=most_ms)
 
     def _begin_guarded(self, token: Token, accepted: socket.socket) -> Connection:
         """For a client of raylog's own."""
-        return self._guarded(accepted, {MECHANISM: token.exchange}, ON_LOOPBACK)
+        answer = self._entrances[0].answer
+        return self._guarded(accepted, answer, {MECHANISM: token.exchange}, ON_LOOPBACK)
 
     def _guarded(
         self,
         accepted: socket.socket,
+        answer: Answering,
         mechanisms: Mapping[str, Callable[[], Exchange]],
         limits: Listener,
     ) -> Connection:
@@ -189,7 +220,7 @@ class Sockets:
             frames.max_frame_bytes, frames.room = limits.max_frame_bytes, self._room
             connection.trust(limits.max_idle_ms)
 
-        gate = Gate(self._answer, mechanisms, trust)
+        gate = Gate(answer, mechanisms, trust)
         note = self._meters.requests.append
         connection = Connection(accepted, frames, gate, note, max_idle_ms=STRANGER_IDLE_MS)
         return connection

@@ -73,7 +73,6 @@ def status(
 
 def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
     """The lines above the table."""
-    from raylog.cluster.controller.node_states import bootstrap_servers
     from raylog.cluster.health.recovery import in_words
 
     described = list(facts.described())
@@ -83,7 +82,7 @@ def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
     return [
         ("cluster", f"{facts.cluster_id or 'not known'}, namespace {broker.namespace}"),
         ("Ray", broker.address),
-        ("Kafka", bootstrap_servers(facts.node_list) or "nobody listens yet"),
+        *_kafka(facts),
         ("nodes", f"{well} of {len(facts.nodes)} take part"),
         ("log dirs", f"{len(online)} of {len(facts.log_dirs)} online{_least_room(online)}"),
         ("topics", str(len(facts.topics))),
@@ -101,6 +100,16 @@ def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
             Bytes(sum(partition.size_bytes for partition in facts.partitions)).for_people(),
         ),
     ]
+
+
+def _kafka(facts: "Facts") -> list[tuple[str, str]]:
+    """A line for each listener; its name is told where there are several."""
+    from raylog.cluster.controller.node_states import servers_by_listener
+
+    found = servers_by_listener(facts.node_list)
+    if len(found) > 1:
+        return [("Kafka", f"{servers} ({name})") for name, servers in found.items()]
+    return [("Kafka", next(iter(found.values()), "nobody listens yet"))]
 
 
 def _least_room(log_dirs: "list[LogDirStatus]") -> str:
@@ -123,7 +132,7 @@ def _serving(facts: "Facts") -> int:
 def _document(
     broker: "Broker", facts: "Facts", partitions: "list[PartitionStatus]"
 ) -> dict[str, object]:
-    from raylog.cluster.controller.node_states import bootstrap_servers
+    from raylog.cluster.controller.node_states import bootstrap_servers, servers_by_listener
     from raylog.cluster.health.findings import findings
 
     return {
@@ -131,6 +140,7 @@ def _document(
         "namespace": broker.namespace,
         "ray_address": broker.address,
         "bootstrap_servers": bootstrap_servers(facts.node_list),
+        "listeners": servers_by_listener(facts.node_list),
         "nodes": [
             {"node_id": node_id, "problem": problem} for node_id, problem in facts.nodes.items()
         ],

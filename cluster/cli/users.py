@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from raylog.actors.listeners import OWN_NAMES, SASL_PROTOCOLS, protocols_of
 from raylog.cluster.cli.common import (
     NAMESPACE,
     TABLE,
@@ -53,9 +54,10 @@ def add(
     with told_if_interrupted("the user may be added all the same; see `raylog user list`"):
         broker.add_user(user, password)
     typer.echo(f"user {user} has another password" if user in known else f"added user {user}")
-    protocols = {entry.name: entry.value for entry in broker.broker_config()}["listeners"]
-    if not protocols.startswith("SASL_"):
-        note(f"listeners={protocols or '(none)'} asks for no user; see SASL_SSL in docs/CONFIG.md")
+    config = {entry.name: str(entry.value) for entry in broker.broker_config()}
+    listeners, names = config["listeners"], config.get("listener.security.protocol.map", OWN_NAMES)
+    if not protocols_of(listeners, names) & SASL_PROTOCOLS:
+        note(f"listeners={listeners or '(none)'} asks for no user; see SASL_SSL in docs/CONFIG.md")
 
 
 def _password(file: Path | None) -> str:

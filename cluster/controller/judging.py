@@ -425,7 +425,8 @@ class Judging:
     def _check_listener(self, config: BrokerConfig) -> None:
         """Raise InvalidConfig for what an older raylog, which may read it, cannot."""
         level = self._desired.level
-        if level < USERS_LEVEL and config.listener_at("").protocol != PLAINTEXT:
+        is_plain = all(one.protocol == one.name == PLAINTEXT for one in config.listeners_at(""))
+        if level < USERS_LEVEL and not is_plain:
             why = f"needs a cluster of level {USERS_LEVEL}: `raylog upgrade finalize` raises it"
             raise InvalidConfig("listeners", config.listeners, why)
 

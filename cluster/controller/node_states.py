@@ -11,9 +11,10 @@
 What a node shall be is a record; the rest of this follows from what it reports. Pure.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from raylog.actors.control import Report
 from raylog.actors.errors import InvalidRequest, NodeOrderReplaced
 from raylog.cluster.controller.describe import (
     BEING_CREATED,
@@ -52,7 +53,7 @@ class NodeDescription(NamedTuple):
     its logs; 0 where it does not. ``not_serving``: partition -> why it does not serve;
     only ``Broker.start_node`` tells it. ``new_log_dirs``: those that this life has made, empty.
     ``address``: where its LogManager listens for clients of Kafka's protocol, as it says itself;
-    empty while it does not.
+    empty while it does not. ``addresses``: the same, by the names of all listeners.
     """
 
     node: str
@@ -71,11 +72,22 @@ class NodeDescription(NamedTuple):
     not_serving: Mapping[str, str] = {}
     new_log_dirs: tuple[str, ...] = ()
     address: str = ""
+    addresses: Mapping[str, str] = {}
 
 
-def bootstrap_servers(nodes: Iterable[NodeDescription]) -> str:
-    """The string by which any client of Kafka's protocol finds the cluster; empty for none."""
-    return ",".join(node.address for node in nodes if node.address)
+def bootstrap_servers(nodes: Iterable[NodeDescription], listener: str | None = None) -> str:
+    """The string by which any client of Kafka's protocol finds the cluster; empty for none.
+
+    ``listener``: the name of that by which it comes; None: of the first one.
+    """
+    found = (node.address if listener is None else node.addresses.get(listener) for node in nodes)
+    return ",".join(address for address in found if address)
+
+
+def servers_by_listener(nodes: Sequence[NodeDescription]) -> dict[str, str]:
+    """The same for each listener by which somebody is found, by its name."""
+    names = dict.fromkeys(name for node in nodes for name in node.addresses)
+    return {name: bootstrap_servers(nodes, name) for name in names}
 
 
 # -- what a change still needs ---------------------------------------------------------------------
@@ -204,6 +216,7 @@ def describe_node(
     report = None if seen is None else seen.report
     partitions = _problems(snapshot, key)
     state, why = _state(snapshot, key, seen, problems.get(key))
+    addresses = _addresses(snapshot, report)
     return NodeDescription(
         node=key,
         node_id=None if seen is None else snapshot.node_ids.get(key, key),
@@ -222,8 +235,20 @@ def describe_node(
         new_log_dirs=()
         if report is None
         else tuple(entry.path for entry in report.dirs if entry.is_new),
-        address="" if report is None or not report.host else f"{report.host}:{report.port}",
+        address=next(iter(addresses.values()), ""),
+        addresses=addresses,
     )
+
+
+def _addresses(snapshot: Snapshot, report: Report | None) -> dict[str, str]:
+    """Where its LogManager is found, by the names of the listeners."""
+    if report is None or not report.host:
+        return {}
+    found = {}
+    for listener in snapshot.config.listeners_at(""):
+        host, port = listener.address(report.host, report.port)
+        found[listener.name] = f"{host}:{port}"
+    return found
 
 
 def _log_dirs(snapshot: Snapshot, key: str, seen: Observed | None) -> tuple[str, ...]:

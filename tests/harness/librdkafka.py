@@ -21,8 +21,8 @@ class Librdkafka:
     def __init__(self, broker: Broker, **settings: str) -> None:
         """``settings``: librdkafka's, with ``_`` for each dot."""
         self._settings: dict[str, str | int | float | bool] = {
-            **{name.replace("_", "."): value for name, value in settings.items()},
             "bootstrap.servers": broker.bootstrap_servers,
+            **{name.replace("_", "."): value for name, value in settings.items()},
             "log_level": 0,  # a broker that is killed is no news here
             "reconnect.backoff.max.ms": 500,
         }

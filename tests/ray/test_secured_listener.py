@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import trustme
@@ -23,14 +24,15 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 class Secured:
     """A broker at its node's own address, and clients of it."""
 
-    def __init__(self, broker: Broker, ca: Path) -> None:
-        self.broker, self._ca = broker, ca
+    def __init__(self, broker: Broker, ca: Path, listener: str = "SASL_SSL") -> None:
+        self.broker, self._ca, self._listener = broker, ca, listener
 
     def client(
         self, mechanism: str = "SCRAM-SHA-256", user: str = "ann", password: str = PASSWORD
     ) -> Librdkafka:
         return Librdkafka(
             self.broker,
+            bootstrap_servers=self.broker.bootstrap_servers_of(self._listener),
             security_protocol="SASL_SSL",
             ssl_ca_location=str(self._ca),
             sasl_mechanism=mechanism,
@@ -39,22 +41,34 @@ class Secured:
         )
 
 
+class Files(NamedTuple):
+    """What a listener with TLS needs, and its clients."""
+
+    ca: Path
+    key: Path
+
+
 @pytest.fixture
-def secured(local_ray: None, tmp_path: Path) -> Iterator[Secured]:
-    ca, key, authority = tmp_path / "ca.pem", tmp_path / "key.pem", trustme.CA()
-    authority.cert_pem.write_to_path(str(ca))
+def files(tmp_path: Path) -> Files:
+    found, authority = Files(tmp_path / "ca.pem", tmp_path / "key.pem"), trustme.CA()
+    authority.cert_pem.write_to_path(str(found.ca))
     signed = authority.issue_cert(own_host())
-    signed.private_key_and_cert_chain_pem.write_to_path(str(key))
+    signed.private_key_and_cert_chain_pem.write_to_path(str(found.key))
+    return found
+
+
+@pytest.fixture
+def secured(local_ray: None, tmp_path: Path, files: Files) -> Iterator[Secured]:
     with running(
         [str(tmp_path / "a")],
         f"kafka-{uuid.uuid4().hex[:8]}",
         listeners="SASL_SSL://:19092",
-        ssl_keystore_location=str(key),
+        ssl_keystore_location=str(files.key),
         sasl_enabled_mechanisms=MECHANISMS,
     ) as broker:
         broker.add_user("ann", PASSWORD)
         broker.create_topic("orders", PARTITIONS)
-        yield Secured(broker, ca)
+        yield Secured(broker, files.ca)
 
 
 def listen(kafka: Librdkafka) -> None:
@@ -88,6 +102,32 @@ def test_who_proves_nothing_sees_nothing(secured: Secured) -> None:
     ):
         with pytest.raises(KafkaException):
             kafka.admin().list_topics(timeout=3)
+
+
+def test_programs_of_the_node_need_no_user_where_others_do(
+    local_ray: None, tmp_path: Path, files: Files
+) -> None:
+    with running(
+        [str(tmp_path / "a")],
+        f"kafka-{uuid.uuid4().hex[:8]}",
+        listeners="PLAINTEXT://127.0.0.1:19092,OUTSIDE://:29092",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,OUTSIDE:SASL_SSL",
+        ssl_keystore_location=str(files.key),
+    ) as broker:
+        broker.add_user("ann", PASSWORD)
+        broker.create_topic("orders", PARTITIONS)
+        inside, outside = Librdkafka(broker), Secured(broker, files.ca, "outside").client()
+        listen(outside)
+        producer = outside.producer()
+        for partition in range(PARTITIONS):
+            producer.produce("orders", b"from far", partition=partition)
+        assert producer.flush(DEADLINE_S) == 0
+        assert inside.values("orders", PARTITIONS) == [b"from far"] * PARTITIONS
+        ports, far_ports = inside.brokers(), outside.brokers()
+        assert far_ports == {number: port + 10_000 for number, port in ports.items()}
+        stranger = Secured(broker, files.ca, "outside").client(password="wrong")
+        with pytest.raises(KafkaException):
+            stranger.admin().list_topics(timeout=3)
 
 
 def test_users_come_and_go_while_the_broker_serves_and_survive_its_controller(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import ray
 
-from raylog.actors.errors import BrokerRunning, RayNotFound, RayNotStarted
+from raylog.actors.errors import BrokerRunning, InvalidRequest, RayNotFound, RayNotStarted
 from raylog.actors.messages import ConfigEntry
 from raylog.actors.runtime import clusters, nodes
 from raylog.actors.runtime.handles import find, running
@@ -65,7 +65,7 @@ def test_the_address_for_kafkas_clients_is_waited_for_a_while(
         nonlocal now_s
         now_s += seconds
 
-    def look(nodes: object) -> str:
+    def look(nodes: object, listener: object) -> str:
         return "127.0.0.1:19092" if now_s >= listens_at_s else ""
 
     monkeypatch.setattr("time.sleep", sleep)
@@ -84,6 +84,23 @@ def test_the_address_for_kafkas_clients_is_waited_for_a_while(
     before_s, listeners = now_s, ""
     assert Broker().bootstrap_servers == ""
     assert now_s == before_s, "nobody will listen"
+    with pytest.raises(InvalidRequest, match="there are none"):
+        Broker().bootstrap_servers_of("PLAINTEXT")
+
+
+def test_the_addresses_of_a_listener_are_asked_for_by_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listeners = "PLAINTEXT://127.0.0.1:19092,SASL_SSL://:29092"
+    monkeypatch.setattr(Broker, "describe_nodes", lambda _: [])
+    monkeypatch.setattr(
+        Broker, "broker_config", lambda _: [ConfigEntry("listeners", listeners, "broker")]
+    )
+    monkeypatch.setattr(module, "bootstrap_servers", lambda nodes, listener: f"by {listener}")
+    assert Broker().bootstrap_servers_of("sasl_ssl") == "by SASL_SSL"
+    assert Broker().bootstrap_servers == "by None", "the first one"
+    with pytest.raises(InvalidRequest, match="is none of the broker's `listeners`: PLAINTEXT, SAS"):
+        Broker().bootstrap_servers_of("SSL")
 
 
 def test_a_table_is_read_with_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,8 @@ def test_every_broker_key_has_its_default() -> None:
     config = BrokerConfig.parse({})
     assert {key.name: getattr(config, attribute(key.name)) for key in BROKER_KEYS.values()} == {
         "log.dirs": (),
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,"
+        "SSL:SSL,SASL_SSL:SASL_SSL",
         "listeners": "PLAINTEXT://127.0.0.1:19092",
         "sasl.enabled.mechanisms": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
         "ssl.keystore.location": "",
@@ -177,10 +179,14 @@ def test_flags_and_rates_are_taken_as_yaml_and_command_lines_give_them() -> None
     [
         ("PLAINTEXT://127.0.0.1:9092", True, 9092),
         (" PLAINTEXT://localhost:32767 ", True, 32_767),
+        ("SASL_PLAINTEXT://:20000, PLAINTEXT://127.0.0.1:9092", True, 20_000),
+        (["PLAINTEXT://127.0.0.1:9092", "SASL_PLAINTEXT://:9192"], True, 9092),
         ("", False, 19_092),
     ],
 )
-def test_the_ports_begin_where_listeners_says(given: str, listens: bool, first_port: int) -> None:
+def test_the_ports_begin_where_the_first_listener_says(
+    given: Any, listens: bool, first_port: int
+) -> None:
     config = BrokerConfig.parse({"listeners": given})
     assert (config.listens, config.first_port) == (listens, first_port)
 
@@ -190,15 +196,17 @@ def test_the_ports_begin_where_listeners_says(given: str, listens: bool, first_p
     [
         "PLAINTEXT://127.0.0.1:0",
         "PLAINTEXT://127.0.0.1:32768",
-        "PLAINTEXT://127.0.0.1:9092,PLAINTEXT://127.0.0.1:9093",
-        "EXTERNAL://:9092",
+        "PLAINTEXT://127.0.0.1:9092,plaintext://127.0.0.1:9093",
+        "PLAINTEXT://127.0.0.1:9092,SASL_PLAINTEXT://127.0.0.1:9092",
+        "PLAINTEXT://127.0.0.1:9092,",
+        "OUT SIDE://:9092",
         "SASL_SSL://a b:9092",
         "127.0.0.1:9092",
         9092,
     ],
 )
 def test_a_listener_that_is_none_is_refused(given: Any) -> None:
-    with pytest.raises(InvalidConfig, match=r"one PROTOCOL://HOST:PORT, of PLAINTEXT, .* or empty"):
+    with pytest.raises(InvalidConfig, match=r"a list of NAME://HOST:PORT, .* or empty"):
         BrokerConfig.parse({"listeners": given})
 
 
@@ -224,6 +232,13 @@ WITH_PLAIN = {"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256"}
         ),
         ("SSL://:9092", {**KEY, **NEEDS_ONE}, "needs ssl.truststore.location"),
         ("SASL_PLAINTEXT://:9092", WITH_PLAIN, "PLAIN would send passwords as they are"),
+        ("PLAINTEXT://127.0.0.1:9092,SASL_SSL://:9192", {}, "needs ssl.keystore.location"),
+        ("OUTSIDE://:9092", {}, "OUTSIDE is no protocol .* listener.security.protocol.map does"),
+        (
+            "OUTSIDE://:9092",
+            {"listener.security.protocol.map": "OUTSIDE:PLAINTEXT"},
+            "PLAINTEXT asks nobody who he is",
+        ),
     ],
 )
 def test_nobody_listens_where_strangers_could_come_in(
@@ -251,12 +266,40 @@ def test_where_and_how_each_process_listens(
     listeners: str, others: dict[str, Any], host: str
 ) -> None:
     config = BrokerConfig.parse({"listeners": listeners, "max.connections": 7, **others})
-    listener = config.listener_at("10.0.0.7")
+    (listener,) = config.listeners_at("10.0.0.7")
     assert (listener.host, listener.max_connections, config.first_port) == (host, 7, 9092)
     assert listener.protocol == listeners.partition(":")[0]
     assert listener.is_encrypted == ("SSL" in listeners)
     assert listener.asks_for_a_user == ("SASL" in listeners)
     assert config_of(values_of(config)) == config
+
+
+def test_listeners_have_names_and_ports_at_a_distance() -> None:
+    given = {
+        "listeners": "inside://127.0.0.1:19092,OUTSIDE://:29092,PLAINTEXT://127.0.0.1:18092",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,outside:sasl_ssl,PLAINTEXT:PLAINTEXT",
+        **KEY,
+    }
+    config = BrokerConfig.parse(given)
+    found = config.listeners_at("10.0.0.7")
+    assert [(one.name, one.protocol, one.host, one.distance) for one in found] == [
+        ("INSIDE", "PLAINTEXT", "127.0.0.1", 0),
+        ("OUTSIDE", "SASL_SSL", "10.0.0.7", 10_000),
+        ("PLAINTEXT", "PLAINTEXT", "127.0.0.1", -1_000),
+    ]
+    assert config_of(values_of(config)) == config
+    assert advertised_host(found, "10.0.0.7") == "10.0.0.7"
+    assert [one.address("far", 20_000) for one in found] == [
+        ("127.0.0.1", 20_000),
+        ("far", 30_000),
+        ("127.0.0.1", 19_000),
+    ]
+
+
+@pytest.mark.parametrize("given", ["", "A", "A:", ":PLAINTEXT", "A:PLAINTEXT,B:TLS", 7, "A:B:SSL"])
+def test_a_map_of_protocols_that_is_none_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidConfig, match="a list of NAME:PROTOCOL"):
+        BrokerConfig.parse({"listener.security.protocol.map": given})
 
 
 @pytest.mark.parametrize("path", ["k.pem", 7, "/a\0b"])
@@ -267,7 +310,7 @@ def test_a_file_of_keys_has_an_absolute_path(path: Any) -> None:
 
 def test_a_node_tells_the_address_of_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     def told(host: str) -> str:
-        return advertised_host(Listener(protocol="SASL_SSL", host=host), "10.0.0.7")
+        return advertised_host([Listener(protocol="SASL_SSL", host=host)], "10.0.0.7")
 
     assert [told(host) for host in ("0.0.0.0", "10.0.0.9")] == ["10.0.0.7", "10.0.0.9"]
     monkeypatch.setenv("RAYLOG_ADVERTISED_HOST", " kafka.example.com ")

@@ -22,11 +22,10 @@ from raylog.actors.plane.errors import CertificateUnusable
 from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.sasl.scram import ScramClient, Verifier
 from raylog.actors.plane.sending import FileRange, Piece
-from raylog.actors.plane.sockets import Sockets
+from raylog.actors.plane.sockets import Entrance, Sockets
 from raylog.actors.plane.users import SCRAM_MECHANISMS, verifiers_of
 from raylog.storage.descriptors import Descriptor
 from raylog.storage.errors import RaylogError
-from raylog.storage.state.properties import random_id
 from raylog.storage.testing.waiting import DEADLINE_S, wait_for
 from tests.unit.actors.plane.clients import Client
 from tests.unit.actors.plane.peers import framed, received
@@ -73,10 +72,8 @@ class Served:
         self.users = {one.mechanism: one for one in verifiers_of(PASSWORD, SCRAM_MECHANISMS)}
         self.file: FileRange | None = None
         self.sockets = Sockets(
-            f"raylog/{random_id()}",
-            self._answer,
+            [Entrance(listener, self._answer)],
             self.failures.append,
-            listener=listener,
             verifier_of=self._verifier_of,
         )
         self.sockets.keep_up(ANY)

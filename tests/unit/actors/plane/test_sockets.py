@@ -20,12 +20,13 @@ from raylog.actors.cluster_image import (
 )
 from raylog.actors.control import LogId
 from raylog.actors.errors import NotLeader
-from raylog.actors.listeners import LOOPBACK
+from raylog.actors.listeners import LOOPBACK, ON_LOOPBACK, Listener
 from raylog.actors.metrics import Exporter, Metric
 from raylog.actors.partition.spec import LogSpec
 from raylog.actors.plane import relay as relay_module
 from raylog.actors.plane.addresses import (
     listen_tcp,
+    listen_together,
     listen_unix,
     log_name,
     manager_name,
@@ -34,12 +35,13 @@ from raylog.actors.plane.addresses import (
 from raylog.actors.plane.apis.cluster import METADATA
 from raylog.actors.plane.apis.records import LIST_OFFSETS
 from raylog.actors.plane.codes import NOT_LEADER
+from raylog.actors.plane.errors import AddressTaken
 from raylog.actors.plane.log_sockets import LogSockets
 from raylog.actors.plane.node_sockets import NodeSockets
 from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.room import Room
 from raylog.actors.plane.sending import Piece
-from raylog.actors.plane.sockets import STRANGER_BYTES, Sockets
+from raylog.actors.plane.sockets import STRANGER_BYTES, Entrance, Sockets
 from raylog.storage.config import LogConfig
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.producers import ProducerExpiration
@@ -65,11 +67,18 @@ def entries(node_port: int, log_port: int, cluster_id: str) -> ClusterEntries:
 class Pair:
     """A LogManager's sockets and a LogActor's, without the actors."""
 
-    def __init__(self, folder: Path, controller: FakeController | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        controller: FakeController | None = None,
+        listeners: Sequence[Listener] = (ON_LOOPBACK,),
+    ) -> None:
         self.failures: list[BaseException] = []
         self.cluster_id = random_id()
         controller = controller or FakeController()
-        self.node = NodeSockets(self.cluster_id, NODE, controller, lambda: (), self.failures.append)
+        self.node = NodeSockets(
+            self.cluster_id, NODE, controller, lambda: (), self.failures.append, listeners
+        )
         spec = LogSpec(
             log=LogId(partition=TopicPartition(TOPIC, 0), topic_id=id_text(TOPIC_ID)),
             directory_id="d",
@@ -78,6 +87,8 @@ class Pair:
             producer_expiration=ProducerExpiration(1, 1),
             node=NODE,
             cluster_id=self.cluster_id,
+            listener=listeners[0],
+            further_listeners=tuple(listeners[1:]),
         )
         self.log = LogSockets(spec, self.cluster_id)
         self.partition = partition(folder)
@@ -86,14 +97,17 @@ class Pair:
         """The LogActor serves."""
         self.log.begin(self.partition, self.partition.delete_records, self.failures.append)
 
+    def close(self) -> None:
+        self.log.close()
+        self.node.close()
+        assert self.failures == []
+
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
     pair = Pair(tmp_path)
     yield pair
-    pair.log.close()
-    pair.node.close()
-    assert pair.failures == []
+    pair.close()
 
 
 @contextmanager
@@ -105,9 +119,15 @@ def tcp_client(port: int) -> Iterator[Client]:
 
 def brokers_told_at(port: int) -> dict[int, int]:
     """The ports of all brokers, by their ids, as this port tells them."""
-    with tcp_client(port) as client:
-        told = client.ask(METADATA, 7, topics=None, allowAutoTopicCreation=False)
-    return {broker["nodeId"]: broker["port"] for broker in told["brokers"]}
+    return {number: where[1] for number, where in addresses_told_at(LOOPBACK, port).items()}
+
+
+def addresses_told_at(host: str, port: int) -> dict[int, tuple[str, int]]:
+    """Host and port of all brokers, by their ids, as they are told here."""
+    with closing(socket.create_connection((host, port))) as peer:
+        peer.settimeout(DEADLINE_S)
+        told = Client(peer).ask(METADATA, 7, topics=None, allowAutoTopicCreation=False)
+    return {broker["nodeId"]: (broker["host"], broker["port"]) for broker in told["brokers"]}
 
 
 def test_every_port_tells_of_the_cluster(pair: Pair) -> None:
@@ -118,6 +138,46 @@ def test_every_port_tells_of_the_cluster(pair: Pair) -> None:
     expected = {1: pair.node.port, 100: pair.log.port}
     assert brokers_told_at(pair.node.port) == expected
     assert brokers_told_at(pair.log.port) == expected, "it is passed on"
+
+
+OTHER_HOST = "127.0.0.2"
+TWO_LISTENERS = (ON_LOOPBACK, Listener(name="OTHER", host=OTHER_HOST, distance=1_000))
+
+
+def test_who_comes_by_another_listener_is_told_its_ports(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, listeners=TWO_LISTENERS)
+    pair.begin()
+    pair.log.keep_up(lambda: ANY)
+    pair.node.keep_up(ANY)
+    pair.node.show(entries(pair.node.port, pair.log.port, pair.cluster_id))
+    node, log = pair.node.port, pair.log.port
+    for port in (node, log):
+        told = addresses_told_at(LOOPBACK, port)
+        assert told == {1: (LOOPBACK, node), 100: (LOOPBACK, log)}
+        told = addresses_told_at(OTHER_HOST, port + 1_000)
+        assert told == {1: (OTHER_HOST, node + 1_000), 100: (OTHER_HOST, log + 1_000)}
+    pair.close()
+
+
+def test_where_the_port_of_one_listener_is_taken_all_have_others(tmp_path: Path) -> None:
+    """So that a process is known by one port."""
+    with closing(listen_tcp(OTHER_HOST, 0)) as somebodys:
+        taken = int(somebodys.getsockname()[1])
+        pair = Pair(tmp_path, listeners=TWO_LISTENERS)
+        pair.node.keep_up(Endpoint(kafka_id=7, port=taken - 1_000))
+        assert pair.node.port != taken - 1_000
+        pair.node.show(entries(pair.node.port, 1, pair.cluster_id))
+        told = addresses_told_at(OTHER_HOST, pair.node.port + 1_000)
+        assert told[1] == (OTHER_HOST, pair.node.port + 1_000)
+        listen_tcp(LOOPBACK, taken - 1_000).close()  # it was let go
+        pair.close()
+
+
+def test_a_port_that_is_none_is_taken() -> None:
+    with pytest.raises(AddressTaken, match="there is no such port"):
+        listen_together([(LOOPBACK, 0), (LOOPBACK, 65_536)], 0)
+    with pytest.raises(AddressTaken, match="there is no such port"):
+        listen_together([(LOOPBACK, 0), (LOOPBACK, -30_000)], 20_000)
 
 
 def test_a_log_answers_for_its_partition_and_a_manager_for_none(pair: Pair) -> None:
@@ -246,7 +306,7 @@ def test_after_the_end_nobody_listens(pair: Pair) -> None:
 def test_a_request_that_waits_for_room_ends_with_the_process(tmp_path: Path) -> None:
     room = Room(1)
     assert room.enter(1)
-    sockets = Sockets(log_name(random_id(), random_id(), 0), no_answer, no_failure, room=room)
+    sockets = Sockets([Entrance(ON_LOOPBACK, no_answer)], no_failure, room=room)
     sockets.keep_up(ANY)
     with tcp_client(sockets.port) as client:
         client.send_raw(framed(b"waits"))
@@ -364,7 +424,7 @@ def test_what_comes_by_the_inner_port_has_to_say_who_it_is(pair: Pair) -> None:
 def test_who_has_not_said_who_it_is_takes_no_room_of_the_others(pair: Pair) -> None:
     """Each half frame would keep it for half a minute."""
     room = Room(2 * STRANGER_BYTES)
-    sockets = Sockets(log_name(random_id(), random_id(), 0), no_answer, no_failure, room=room)
+    sockets = Sockets([Entrance(ON_LOOPBACK, no_answer)], no_failure, room=room)
     port, _ = sockets.open_inner(LOOPBACK)
     with ExitStack() as strangers:
         for _ in range(5):

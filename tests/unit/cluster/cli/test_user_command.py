@@ -26,7 +26,11 @@ class FakeBroker:
         self.asked.append(name)
 
     def broker_config(self) -> list[ConfigEntry]:
-        return [ConfigEntry("listeners", self._listeners, "broker")]
+        names = "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,OUTSIDE:SASL_SSL"
+        return [
+            ConfigEntry("listeners", self._listeners, "broker"),
+            ConfigEntry("listener.security.protocol.map", names, "broker"),
+        ]
 
 
 Given = Callable[..., FakeBroker]
@@ -69,6 +73,8 @@ def test_listeners_that_ask_for_no_user_are_told_of(given: Given, file: Path) ->
     given("PLAINTEXT://127.0.0.1:19092")
     done = run_here("user", "add", "bob", "--password-file", str(file))
     assert "listeners=PLAINTEXT://127.0.0.1:19092 asks for no user" in done.stderr
+    given("PLAINTEXT://127.0.0.1:19092,OUTSIDE://:29092")
+    assert run_here("user", "add", "bob", "--password-file", str(file)).stderr == ""
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\nsecret\n", b"\xff"])

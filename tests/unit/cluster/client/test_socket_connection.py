@@ -18,13 +18,13 @@ from raylog.actors.errors import (
     RequestTimedOut,
     UnknownLeaderEpoch,
 )
-from raylog.actors.listeners import LOOPBACK
+from raylog.actors.listeners import LOOPBACK, ON_LOOPBACK
 from raylog.actors.messages import DataAddress
 from raylog.actors.partition.partition import Partition
 from raylog.actors.plane.addresses import listen_tcp, listen_unix, log_name
 from raylog.actors.plane.apis.connection import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from raylog.actors.plane.door import Door
-from raylog.actors.plane.sockets import Sockets
+from raylog.actors.plane.sockets import Entrance, Sockets
 from raylog.cluster.client.buffers import Buffers
 from raylog.cluster.client.connection import (
     READ_COMMITTED,
@@ -140,7 +140,7 @@ class World:
         """By no name."""
         self.partition = self.partition or partition(self.folder, **config)
         door = Door(lambda request, parking: (), hosts(self.partition))
-        self.sockets = Sockets(self.name, door, self.failures.append)
+        self.sockets = Sockets([Entrance(ON_LOOPBACK, door, self.name)], self.failures.append)
         return self.partition
 
     def stop(self) -> None:

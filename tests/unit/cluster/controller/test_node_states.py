@@ -6,6 +6,7 @@ import msgpack
 import pytest
 
 from raylog.actors.control import LogId
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.describe import Snapshot
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.node_states import (
@@ -14,6 +15,7 @@ from raylog.cluster.controller.node_states import (
     describe_node_list,
     key_of,
     keys_of,
+    servers_by_listener,
 )
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import (
@@ -204,6 +206,18 @@ def test_the_address_of_a_node_is_told_once_it_says_that_it_listens_there() -> N
     assert only(view).address == ""
     told = replace(PerfectNode("disk", "d").report(), host="127.0.0.1", port=40_000)
     assert only(snapshot(obeying(told, EPOCH))).address == "127.0.0.1:40000"
+
+
+def test_a_node_has_an_address_for_each_listener() -> None:
+    told = replace(PerfectNode("disk", "d").report(), host="far", port=20_000)
+    config = BrokerConfig.parse({"listeners": "PLAINTEXT://127.0.0.1:9092,SASL_PLAINTEXT://:9192"})
+    node = only(replace(snapshot(obeying(told, EPOCH)), config=config))
+    assert node.addresses == {"PLAINTEXT": "127.0.0.1:20000", "SASL_PLAINTEXT": "far:20100"}
+    assert node.address == "127.0.0.1:20000"
+    assert servers_by_listener([node, node]) == {
+        "PLAINTEXT": "127.0.0.1:20000,127.0.0.1:20000",
+        "SASL_PLAINTEXT": "far:20100,far:20100",
+    }
 
 
 def test_the_nodes_that_listen_are_the_bootstrap_servers() -> None:
