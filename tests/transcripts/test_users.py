@@ -101,9 +101,19 @@ def test_a_cluster_that_an_older_raylog_may_read_has_no_users() -> None:
     done(play, PutUser(name="ann", verifiers=SECRET))
 
 
-def test_a_listener_that_an_older_raylog_does_not_know_waits_for_that_level_too() -> None:
+@pytest.mark.parametrize(
+    "listeners", ["SASL_PLAINTEXT://:19092", "INSIDE://127.0.0.1:19092,PLAINTEXT://[::1]:20092"]
+)
+def test_listeners_that_an_older_raylog_does_not_know_wait_for_that_level_too(
+    listeners: str,
+) -> None:
     play = old()
-    config = {"log.dirs": ["/a1"], "listeners": "SASL_PLAINTEXT://:19092"}
+    names = "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
+    config = {
+        "log.dirs": ["/a1"],
+        "listeners": listeners,
+        "listener.security.protocol.map": names,
+    }
     play.asks(ApplyConfig(config=config))
     error = error_of(play)
     assert isinstance(error, InvalidConfig)
