@@ -120,7 +120,7 @@ class UpgradeRefused(RaylogError):
 
 
 class TopicExists(RaylogError):
-    """A topic with this name exists, or one whose name differs only in ``.`` and ``_``."""
+    """A topic with this name exists; with another ``existing`` it is TopicCollides."""
 
     code, error_name = 36, "TOPIC_ALREADY_EXISTS"
     fields = ("topic", "existing")
@@ -130,6 +130,12 @@ class TopicExists(RaylogError):
         "topic {topic!r} cannot be created: {existing!r} already exists; use it, or choose another "
         "name"
     )
+
+
+class TopicCollides(TopicExists):
+    """A topic exists whose name differs only in ``.`` and ``_``: metrics could not tell them."""
+
+    code, error_name = 17, "INVALID_TOPIC_EXCEPTION"
 
 
 class TopicBusy(RaylogError):

@@ -17,6 +17,7 @@ from raylog.actors.errors import (
     NotLeader,
     TooManyPartitions,
     TopicBusy,
+    TopicCollides,
     TopicExists,
     UnknownLogDir,
     UnknownTopicOrPartition,
@@ -172,8 +173,10 @@ class Judging:
     def _check_free(self, name: str) -> None:
         key = collision_key(name)
         for topic in self._desired.topics.values():
-            if collision_key(topic.name) == key:
+            if topic.name == name:
                 raise TopicExists(name, topic.name)
+            if collision_key(topic.name) == key:
+                raise TopicCollides(name, topic.name)
 
     def _add_partitions(self, command: AddPartitions) -> tuple[Record, ...]:
         check_not_metadata(command.name)

@@ -13,6 +13,7 @@ from raylog.actors.errors import (
     NotLeader,
     TooManyPartitions,
     TopicBusy,
+    TopicCollides,
     TopicExists,
     UnknownLogDir,
     UnknownTopicOrPartition,
@@ -269,8 +270,9 @@ def test_what_cannot_be_is_refused_by_name(command: Command, error: type[RaylogE
 
 def test_names_that_differ_in_dot_and_underscore_only_are_one() -> None:
     given = Given(TopicRecord(name="a.b", topic_id="id-x", config={}))
-    with pytest.raises(TopicExists, match=r"a\.b"):
+    with pytest.raises(TopicCollides, match=r"a\.b") as refused:
         given.records(create(name="a_b"))
+    assert refused.value.error_name == "INVALID_TOPIC_EXCEPTION"
 
 
 def test_partitions_are_added_behind_those_that_are_there() -> None:
