@@ -120,17 +120,30 @@ class Sockets:
         except AddressTaken as error:
             warn(logger, "port-taken", at=self._name, port=port, why=error)
             listening = listen_together(places, 0)
-        for entrance, one in zip(self._entrances, listening, strict=True):
-            host, own_port = entrance.listener.host, int(one.getsockname()[1])
-            self._listen(
-                one,
-                partial(self._begin_outer, entrance),
-                at=f"{host}:{own_port}",
-                max_connections=entrance.listener.max_connections,
-            )
-            protocol = entrance.listener.protocol
-            event(logger, "listening", protocol=protocol, host=host, port=own_port)
+        begun: list[Acceptor] = []
+        try:
+            for entrance, one in zip(self._entrances, listening, strict=True):
+                begun.append(self._listen_at(entrance, one))
+        except AcceptFailed:  # all of them or none, since clients are told of all
+            for acceptor in begun:
+                self._listeners.remove(acceptor)
+                acceptor.close(0)
+            for one in listening[len(begun) :]:
+                one.close()
+            raise
         return int(listening[0].getsockname()[1])
+
+    def _listen_at(self, entrance: Entrance, listening: socket.socket) -> Acceptor:
+        """Raises AcceptFailed."""
+        listener, port = entrance.listener, int(listening.getsockname()[1])
+        acceptor = self._listen(
+            listening,
+            partial(self._begin_outer, entrance),
+            at=f"{listener.host}:{port}",
+            max_connections=listener.max_connections,
+        )
+        event(logger, "listening", protocol=listener.protocol, host=listener.host, port=port)
+        return acceptor
 
     @property
     def is_everywhere(self) -> bool:
@@ -163,7 +176,7 @@ class Sockets:
         *,
         at: str = "",
         max_connections: int = MAX_CONNECTIONS,
-    ) -> None:
+    ) -> Acceptor:
         """Serve who comes by this socket. ``at``: as the log says it. Raises AcceptFailed."""
         ended = partial(self._ended, at or self._name)
         try:
@@ -178,6 +191,7 @@ class Sockets:
             listening.close()
             raise AcceptFailed(str(error)) from None
         self._listeners.append(acceptor)
+        return acceptor
 
     def _begin(self, entrance: Entrance, accepted: socket.socket) -> Connection:
         """For a process of this node."""

@@ -24,6 +24,7 @@ from raylog.actors.listeners import LOOPBACK, ON_LOOPBACK, Listener
 from raylog.actors.metrics import Exporter, Metric
 from raylog.actors.partition.spec import LogSpec
 from raylog.actors.plane import relay as relay_module
+from raylog.actors.plane import sockets as sockets_module
 from raylog.actors.plane.addresses import (
     listen_tcp,
     listen_together,
@@ -36,6 +37,7 @@ from raylog.actors.plane.apis.cluster import METADATA
 from raylog.actors.plane.apis.records import LIST_OFFSETS
 from raylog.actors.plane.codes import NOT_LEADER
 from raylog.actors.plane.errors import AddressTaken
+from raylog.actors.plane.listener import Acceptor
 from raylog.actors.plane.log_sockets import LogSockets
 from raylog.actors.plane.node_sockets import NodeSockets
 from raylog.actors.plane.parking import Parking
@@ -171,6 +173,27 @@ def test_where_the_port_of_one_listener_is_taken_all_have_others(tmp_path: Path)
         assert told[1] == (OTHER_HOST, pair.node.port + 1_000)
         listen_tcp(LOOPBACK, taken - 1_000).close()  # it was let go
         pair.close()
+
+
+def test_all_listeners_are_open_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    entrances = [Entrance(listener, no_answer) for listener in TWO_LISTENERS]
+    sockets, are_left = Sockets(entrances, no_failure), [True, False]
+
+    def accept(*args: Any, **settings: Any) -> Acceptor:
+        if are_left and not are_left.pop(0):
+            raise RuntimeError("can't start new thread")
+        return Acceptor(*args, **settings)
+
+    monkeypatch.setattr(sockets_module, "Acceptor", accept)
+    with closing(listen_tcp(LOOPBACK, 0)) as probe:
+        port = int(probe.getsockname()[1])
+    sockets.keep_up(Endpoint(kafka_id=7, port=port))
+    assert (sockets.port, sockets.connections) == (0, 0)
+    listen_tcp(LOOPBACK, port).close()
+    listen_tcp(OTHER_HOST, port + 1_000).close()
+    sockets.keep_up(Endpoint(kafka_id=7, port=port))
+    assert sockets.port == port
+    assert sockets.close(DEADLINE_S)
 
 
 def test_a_port_that_is_none_is_taken() -> None:
