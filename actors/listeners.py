@@ -17,6 +17,7 @@ SASL_SSL        asks for a user, and encrypts all of it
 import os
 import re
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Final, NamedTuple
 
 from raylog.storage.wire import message
@@ -35,6 +36,9 @@ MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
 # Where the ports begin, unless ``listeners`` says otherwise, and where they end: behind are those
 # that Linux gives to anybody who connects.
 FIRST_PORT, LAST_PORT = 19_092, 32_767
+# Between the ports of two listeners. Kafka's own example has the next one for its controller.
+LEAST_DISTANCE: Final = 100
+MOST_LISTENERS: Final = 9
 # Each connection is a thread and a descriptor. Kafka has no such limit by default; a container's
 # limit of processes, which counts threads, is often 4,096, and a node has many of raylog's.
 MAX_CONNECTIONS: Final = 1000
@@ -113,9 +117,8 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
     if not text.strip():
         return ()
     addresses = tuple(_parse_address(part.strip()) for part in text.split(","))
-    if len({one.name for one in addresses}) < len(addresses):
-        raise ValueError
-    if len({one.port for one in addresses}) < len(addresses):
+    are_alike = len({one.name for one in addresses}) < len(addresses)
+    if are_alike or len(addresses) > MOST_LISTENERS:
         raise ValueError
     return addresses
 
@@ -129,14 +132,35 @@ def _parse_address(text: str) -> Address:
 
 
 def parse_protocols(text: str) -> dict[str, str]:
-    """Name -> protocol, as ``listener.security.protocol.map`` says it. Raises ValueError."""
-    protocols = {}
+    """Name -> protocol, as ``listener.security.protocol.map`` says it. Raises ValueError.
+
+    The protocols are names, too, unless it says otherwise.
+    """
+    given = {}
     for part in text.split(","):
-        name, colon, protocol = part.strip().upper().partition(":")
-        if not name or not colon or protocol not in PROTOCOLS:
+        name, colon, protocol = (word.strip().upper() for word in part.partition(":"))
+        if not name or not colon or protocol not in PROTOCOLS or name in given:
             raise ValueError
-        protocols[name] = protocol
-    return protocols
+        given[name] = protocol
+    return {protocol: protocol for protocol in PROTOCOLS} | given
+
+
+def why_not_together(addresses: Sequence[Address]) -> str:
+    """Why a process cannot have all of these listeners; empty where it can."""
+    for one, other in combinations(addresses, 2):
+        if abs(one.port - other.port) < LEAST_DISTANCE:
+            return (
+                f"each process has a port of each listener, so keep {LEAST_DISTANCE} ports or more "
+                f"between {one.name} and {other.name}: as many as there will be nodes and "
+                "partitions"
+            )
+    hosts = sorted({one.host for one in addresses if not is_loopback(one.host)})
+    if len(hosts) > 1:
+        return (
+            "listeners for other machines have the same HOST, since each node tells one name of "
+            "itself: leave it empty, or use 0.0.0.0"
+        )
+    return ""
 
 
 def protocols_of(listeners: str, names: str) -> set[str]:

@@ -585,14 +585,14 @@ class Broker:
         known by its label, or by its log dirs. A node listens a moment after it begins: this waits
         for the first, at most 10 s; it is empty then, and where ``listeners`` is.
         """
-        return self._servers(None) if self._listeners() else ""
+        return "" if self._listeners() == "" else self._servers(None)
 
     def bootstrap_servers_of(self, listener: str) -> str:
         """The same by another of the ``listeners``: its name, for example ``SASL_SSL``.
 
         Raises InvalidRequest for one that there is not.
         """
-        known = [address.name for address in parse_addresses(self._listeners())]
+        known = [address.name for address in parse_addresses(self._listeners() or "")]
         if listener.upper() not in known:
             why = f"is none of the broker's `listeners`: {', '.join(known) or 'there are none'}"
             raise InvalidRequest("the listener", listener, why)
@@ -606,8 +606,9 @@ class Broker:
             time.sleep(RETRY_INTERVAL_S)
         return found
 
-    def _listeners(self) -> str:
-        return next((str(one.value) for one in self.broker_config() if one.name == "listeners"), "")
+    def _listeners(self) -> str | None:
+        """None where an older broker does not say them."""
+        return next((one.value for one in self.broker_config() if one.name == "listeners"), None)
 
     def nodes(self) -> dict[str, str | None]:
         """Ray node id -> None where its LogManager obeys the Controller, else why it does not."""

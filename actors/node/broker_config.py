@@ -13,11 +13,13 @@ from raylog.actors.errors import NoLogDirs
 from raylog.actors.listeners import (
     FIRST_PORT,
     LAST_PORT,
+    LEAST_DISTANCE,
     LOOPBACK,
     MAX_CONNECTIONS,
     MAX_FRAME_BYTES,
     MAX_IDLE_MS,
     MECHANISMS,
+    MOST_LISTENERS,
     ON_LOOPBACK,
     OWN_NAMES,
     PLAINTEXT,
@@ -26,6 +28,7 @@ from raylog.actors.listeners import (
     parse_addresses,
     parse_protocols,
     why_not_open,
+    why_not_together,
 )
 from raylog.storage.config import (
     TOPIC_KEYS,
@@ -94,20 +97,24 @@ def _rate(value: Any) -> float:
 
 
 def _listeners(value: Any) -> str:
-    """Listeners, or none."""
-    text = ",".join(value) if isinstance(value, list | tuple) else value
-    if not isinstance(text, str):
-        raise ValueError
-    parse_addresses(text)
-    return ",".join(part.strip() for part in text.split(","))
+    """Listeners, or none. Names are written as an older raylog reads them."""
+    parts = _parts(value)
+    parse_addresses(",".join(parts))
+    named = (part.partition("://") for part in parts)
+    return ",".join(f"{name.upper()}{colon}{where}" for name, colon, where in named)
 
 
 def _protocols(value: Any) -> str:
-    text = ",".join(value) if isinstance(value, list | tuple) else value
-    if not isinstance(text, str):
+    parts = [part.replace(" ", "").upper() for part in _parts(value)]
+    parse_protocols(",".join(parts))
+    return ",".join(parts)
+
+
+def _parts(value: Any) -> list[str]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(one, str) for one in parts):
         raise ValueError
-    parse_protocols(text)
-    return text.strip()
+    return [part.strip() for part in parts]
 
 
 def _mechanisms(value: Any) -> tuple[str, ...]:
@@ -154,21 +161,22 @@ class BrokerConfig:
     listeners: str = setting(
         f"{PLAINTEXT}://{LOOPBACK}:{FIRST_PORT}",
         _listeners,
-        f"a list of NAME://HOST:PORT, with a PORT from 1 to {LAST_PORT}, none of them twice; "
-        "or empty",
+        f"a list of at most {MOST_LISTENERS} NAME://HOST:PORT, with a PORT from 1 to {LAST_PORT} "
+        "and no NAME twice; or empty",
         "where Kafka's clients come in. The first node has this port, and each further node and "
         "each partition one of those behind it. A port that was given stays, unless it is below "
         f"this one. NAME is a protocol ({', '.join(PROTOCOLS)}) or a name of "
         "`listener.security.protocol.map`. PLAINTEXT is for 127.0.0.1 alone. An empty HOST is each "
-        "node's own address. Empty: no port is opened. The ports of a further listener are as far "
-        "behind those of the first one as its PORT: keep some thousand between them, since each "
-        "process needs one of each",
+        "node's own address; all that are not on the loopback have the same. Empty: no port is "
+        "opened. The ports of a further listener are as far behind those of the first one as its "
+        f"PORT: keep some thousand between them, and {LEAST_DISTANCE} at least, since each process "
+        "has one of each",
     )
     listener_security_protocol_map: str = setting(
         OWN_NAMES,
         _protocols,
         f"a list of NAME:PROTOCOL, of {', '.join(PROTOCOLS)}",
-        "of which protocol the listeners are that have these names",
+        "of which protocol the listeners are that have these names. The protocols are names, too",
     )
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
         MECHANISMS[1:],
@@ -201,8 +209,8 @@ class BrokerConfig:
         MAX_CONNECTIONS,
         1,
         MAX_INT,
-        "number of connections of Kafka's clients that a process serves at once; who comes later "
-        "waits. Each takes a thread",
+        "number of connections of Kafka's clients that a process serves at once by a listener; who "
+        "comes later waits. Each takes a thread",
     )
     connections_max_idle_ms: int = integer(
         MAX_IDLE_MS,
@@ -333,7 +341,11 @@ class BrokerConfig:
     def _check_listeners(self) -> None:
         """Raise InvalidConfig for one that would let in who has not said who he is."""
         protocols = parse_protocols(self.listener_security_protocol_map)
-        for address in parse_addresses(self.listeners):
+        addresses = parse_addresses(self.listeners)
+        why = why_not_together(addresses)
+        if why:
+            raise InvalidConfig("listeners", self.listeners, why)
+        for address in addresses:
             if address.name not in protocols:
                 why = (
                     f"{address.name} is no protocol ({', '.join(PROTOCOLS)}), and "

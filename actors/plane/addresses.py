@@ -29,8 +29,7 @@ def manager_name(broker: str, node: str, listener: int = 0) -> str:
 
     ``listener``: the place in ``listeners`` of that by which the client came who asks.
     """
-    name = f"raylog/{broker}/{node}"
-    return f"{name}#{listener}" if listener else name
+    return f"raylog{listener or ''}/{broker}/{node}"
 
 
 def log_name(broker: str, topic_id: str, number: int) -> str:
@@ -46,7 +45,10 @@ def listen_tcp(host: str, port: int) -> socket.socket:
         )[0]
     except OSError as error:
         raise AddressTaken(f"{host}:{port}", str(error)) from None
-    listening = socket.socket(family, kind, protocol)
+    try:
+        listening = socket.socket(family, kind, protocol)
+    except OSError as error:  # no more descriptors
+        raise AddressTaken(f"{host}:{port}", os.strerror(error.errno or 0)) from None
     try:
         # Connections that have ended may still be remembered by the system: they are no obstacle.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -63,14 +65,15 @@ def listen_together(places: Sequence[tuple[str, int]], port: int) -> list[socket
 
     The distance of the first is 0. Raises AddressTaken, and leaves none then.
     """
+    (host, _), *others = places
     tries = 1 if port else CHOICES
     while True:
         tries -= 1
-        listening: list[socket.socket] = []
+        listening = [listen_tcp(host, port)]
+        first = int(listening[0].getsockname()[1])
         try:
-            for host, distance in places:
-                first = int(listening[0].getsockname()[1]) if listening else port
-                listening.append(_listen_at(host, first + distance))
+            for other, distance in others:
+                listening.append(_listen_at(other, first + distance))
             return listening
         except AddressTaken:
             for one in listening:
@@ -80,7 +83,7 @@ def listen_together(places: Sequence[tuple[str, int]], port: int) -> list[socket
 
 
 def _listen_at(host: str, port: int) -> socket.socket:
-    if not 0 <= port <= MAX_PORT:
+    if not 0 < port <= MAX_PORT:
         raise AddressTaken(f"{host}:{port}", "there is no such port")
     return listen_tcp(host, port)
 

@@ -125,8 +125,8 @@ class Sockets:
             for entrance, one in zip(self._entrances, listening, strict=True):
                 begun.append(self._listen_at(entrance, one))
         except AcceptFailed:  # all of them or none, since clients are told of all
+            self._listeners = [one for one in self._listeners if one not in begun]
             for acceptor in begun:
-                self._listeners.remove(acceptor)
                 acceptor.close(0)
             for one in listening[len(begun) :]:
                 one.close()
@@ -142,7 +142,14 @@ class Sockets:
             at=f"{listener.host}:{port}",
             max_connections=listener.max_connections,
         )
-        event(logger, "listening", protocol=listener.protocol, host=listener.host, port=port)
+        event(
+            logger,
+            "listening",
+            listener=listener.name,
+            protocol=listener.protocol,
+            host=listener.host,
+            port=port,
+        )
         return acceptor
 
     @property

@@ -257,24 +257,15 @@ def _join(address: str | None) -> str | None:
 
 
 def _greet(broker: "Broker", where: str) -> None:
+    from raylog.cluster.controller.node_states import servers_told
+
     typer.echo(f"broker {broker.cluster_id()} runs on {where} at {broker.address}")
-    servers = broker.bootstrap_servers
-    if servers:
-        _tell_servers(broker, servers)
+    first = broker.bootstrap_servers
+    if first:
+        for servers in servers_told(broker.describe_nodes()) or [first]:
+            typer.echo(f"Kafka's clients: bootstrap.servers={servers}")
     _tell_new(_new_log_dirs(broker))
     tell(broker.health(), with_advice=True)
-
-
-def _tell_servers(broker: "Broker", servers: str) -> None:
-    """``servers``: of the first listener."""
-    from raylog.cluster.controller.node_states import servers_by_listener
-
-    found = servers_by_listener(broker.describe_nodes())
-    if len(found) > 1:
-        for name, one in found.items():
-            typer.echo(f"Kafka's clients: bootstrap.servers={one} ({name})")
-    else:
-        typer.echo(f"Kafka's clients: bootstrap.servers={servers}")
 
 
 def _new_log_dirs(broker: "Broker") -> list[str]:

@@ -38,6 +38,7 @@ COLUMNS = (
     "pid",
     "folder",
 )
+NOBODY = "nobody listens yet"
 # What only a LogActor knows of its partition.
 _OFFSETS_TO_EPOCH = (None,) * 6
 
@@ -73,6 +74,7 @@ def status(
 
 def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
     """The lines above the table."""
+    from raylog.cluster.controller.node_states import servers_told
     from raylog.cluster.health.recovery import in_words
 
     described = list(facts.described())
@@ -82,7 +84,10 @@ def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
     return [
         ("cluster", f"{facts.cluster_id or 'not known'}, namespace {broker.namespace}"),
         ("Ray", broker.address),
-        *_kafka(facts),
+        *(
+            ("Kafka", servers)
+            for servers in servers_told(facts.node_list) or ["nobody listens yet"]
+        ),
         ("nodes", f"{well} of {len(facts.nodes)} take part"),
         ("log dirs", f"{len(online)} of {len(facts.log_dirs)} online{_least_room(online)}"),
         ("topics", str(len(facts.topics))),
@@ -100,16 +105,6 @@ def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
             Bytes(sum(partition.size_bytes for partition in facts.partitions)).for_people(),
         ),
     ]
-
-
-def _kafka(facts: "Facts") -> list[tuple[str, str]]:
-    """A line for each listener; its name is told where there are several."""
-    from raylog.cluster.controller.node_states import servers_by_listener
-
-    found = servers_by_listener(facts.node_list)
-    if len(found) > 1:
-        return [("Kafka", f"{servers} ({name})") for name, servers in found.items()]
-    return [("Kafka", next(iter(found.values()), "nobody listens yet"))]
 
 
 def _least_room(log_dirs: "list[LogDirStatus]") -> str:

@@ -52,8 +52,9 @@ class NodeDescription(NamedTuple):
     or start still needs; empty if nothing. ``closing_ms``: for so long it has said that it closes
     its logs; 0 where it does not. ``not_serving``: partition -> why it does not serve;
     only ``Broker.start_node`` tells it. ``new_log_dirs``: those that this life has made, empty.
-    ``address``: where its LogManager listens for clients of Kafka's protocol, as it says itself;
-    empty while it does not. ``addresses``: the same, by the names of all listeners.
+    ``address``: where its LogManager listens for clients of Kafka's protocol, by its own word and
+    the broker's ``listeners``; empty while it does not. ``addresses``: the same, by the names of
+    all listeners.
     """
 
     node: str
@@ -88,6 +89,15 @@ def servers_by_listener(nodes: Sequence[NodeDescription]) -> dict[str, str]:
     """The same for each listener by which somebody is found, by its name."""
     names = dict.fromkeys(name for node in nodes for name in node.addresses)
     return {name: bootstrap_servers(nodes, name) for name in names}
+
+
+def servers_told(nodes: Sequence[NodeDescription]) -> list[str]:
+    """The same for a person: a line for each listener, with its name where there are several."""
+    found = servers_by_listener(nodes)
+    if len(found) > 1:
+        return [f"{servers} ({name})" for name, servers in found.items()]
+    first = bootstrap_servers(nodes)  # an older broker tells this one alone
+    return [first] if first else []
 
 
 # -- what a change still needs ---------------------------------------------------------------------
@@ -241,13 +251,16 @@ def describe_node(
 
 
 def _addresses(snapshot: Snapshot, report: Report | None) -> dict[str, str]:
-    """Where its LogManager is found, by the names of the listeners."""
+    """Where its LogManager is found, by the names of the listeners.
+
+    While a node has not begun anew with other ``listeners``, it may be at the port of another one.
+    """
     if report is None or not report.host:
         return {}
     found = {}
     for listener in snapshot.config.listeners_at(""):
         host, port = listener.address(report.host, report.port)
-        found[listener.name] = f"{host}:{port}"
+        found[listener.name] = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return found
 
 

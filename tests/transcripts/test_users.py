@@ -102,13 +102,18 @@ def test_a_cluster_that_an_older_raylog_may_read_has_no_users() -> None:
 
 
 @pytest.mark.parametrize(
-    "listeners", ["SASL_PLAINTEXT://:19092", "INSIDE://127.0.0.1:19092,PLAINTEXT://[::1]:20092"]
+    ("listeners", "names"),
+    [
+        ("SASL_PLAINTEXT://:19092", "A:SSL"),
+        ("INSIDE://127.0.0.1:19092", "INSIDE:PLAINTEXT"),
+        ("INSIDE://127.0.0.1:19092,PLAINTEXT://127.0.0.1:20092", "INSIDE:PLAINTEXT"),
+        ("PLAINTEXT://:19092", "PLAINTEXT:SASL_PLAINTEXT"),
+    ],
 )
 def test_listeners_that_an_older_raylog_does_not_know_wait_for_that_level_too(
-    listeners: str,
+    listeners: str, names: str
 ) -> None:
     play = old()
-    names = "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
     config = {
         "log.dirs": ["/a1"],
         "listeners": listeners,

@@ -99,6 +99,11 @@ def test_the_addresses_of_a_listener_are_asked_for_by_its_name(
     monkeypatch.setattr(module, "bootstrap_servers", lambda nodes, listener: f"by {listener}")
     assert Broker().bootstrap_servers_of("sasl_ssl") == "by SASL_SSL"
     assert Broker().bootstrap_servers == "by None", "the first one"
+    monkeypatch.setattr(Broker, "broker_config", lambda _: [])
+    assert Broker().bootstrap_servers == "by None", "an older broker may not tell its listeners"
+    monkeypatch.setattr(
+        Broker, "broker_config", lambda _: [ConfigEntry("listeners", listeners, "broker")]
+    )
     with pytest.raises(InvalidRequest, match="is none of the broker's `listeners`: PLAINTEXT, SAS"):
         Broker().bootstrap_servers_of("SSL")
 

@@ -180,6 +180,7 @@ def test_flags_and_rates_are_taken_as_yaml_and_command_lines_give_them() -> None
         ("PLAINTEXT://127.0.0.1:9092", True, 9092),
         (" PLAINTEXT://localhost:32767 ", True, 32_767),
         ("SASL_PLAINTEXT://:20000, PLAINTEXT://127.0.0.1:9092", True, 20_000),
+        ("plaintext://127.0.0.1:9092", True, 9092),
         (["PLAINTEXT://127.0.0.1:9092", "SASL_PLAINTEXT://:9192"], True, 9092),
         ("", False, 19_092),
     ],
@@ -197,7 +198,8 @@ def test_the_ports_begin_where_the_first_listener_says(
         "PLAINTEXT://127.0.0.1:0",
         "PLAINTEXT://127.0.0.1:32768",
         "PLAINTEXT://127.0.0.1:9092,plaintext://127.0.0.1:9093",
-        "PLAINTEXT://127.0.0.1:9092,SASL_PLAINTEXT://127.0.0.1:9092",
+        ",".join(f"L{n}://127.0.0.1:{20_000 + 100 * n}" for n in range(10)),
+        ["PLAINTEXT://127.0.0.1:9092", 7],
         "PLAINTEXT://127.0.0.1:9092,",
         "OUT SIDE://:9092",
         "SASL_SSL://a b:9092",
@@ -206,7 +208,7 @@ def test_the_ports_begin_where_the_first_listener_says(
     ],
 )
 def test_a_listener_that_is_none_is_refused(given: Any) -> None:
-    with pytest.raises(InvalidConfig, match=r"a list of NAME://HOST:PORT, .* or empty"):
+    with pytest.raises(InvalidConfig, match=r"a list of at most 9 NAME://HOST:PORT, .* or empty"):
         BrokerConfig.parse({"listeners": given})
 
 
@@ -237,7 +239,17 @@ WITH_PLAIN = {"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256"}
         (
             "OUTSIDE://:9092",
             {"listener.security.protocol.map": "OUTSIDE:PLAINTEXT"},
-            "PLAINTEXT asks nobody who he is",
+            "OUTSIDE: PLAINTEXT asks nobody who he is",
+        ),
+        (
+            "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9191",
+            {"listener.security.protocol.map": "CONTROLLER:PLAINTEXT"},
+            "keep 100 ports or more between PLAINTEXT and CONTROLLER",
+        ),
+        (
+            "SASL_SSL://10.0.0.1:9092,SASL_PLAINTEXT://0.0.0.0:9192",
+            KEY,
+            "listeners for other machines have the same HOST",
         ),
     ],
 )
@@ -288,7 +300,11 @@ def test_listeners_have_names_and_ports_at_a_distance() -> None:
         ("PLAINTEXT", "PLAINTEXT", "127.0.0.1", -1_000),
     ]
     assert config_of(values_of(config)) == config
+    assert config.listeners == given["listeners"].upper(), "as an older raylog reads it"
+    assert {one.max_idle_ms for one in found} == {config.connections_max_idle_ms}
     assert advertised_host(found, "10.0.0.7") == "10.0.0.7"
+    everywhere = [found[0], found[1]._replace(host="0.0.0.0")]
+    assert advertised_host(everywhere, "10.0.0.7") == "10.0.0.7"
     assert [one.address("far", 20_000) for one in found] == [
         ("127.0.0.1", 20_000),
         ("far", 30_000),
@@ -296,7 +312,19 @@ def test_listeners_have_names_and_ports_at_a_distance() -> None:
     ]
 
 
-@pytest.mark.parametrize("given", ["", "A", "A:", ":PLAINTEXT", "A:PLAINTEXT,B:TLS", 7, "A:B:SSL"])
+def test_protocols_are_names_unless_the_map_says_otherwise() -> None:
+    names = "Outside : SASL_PLAINTEXT, plaintext: SASL_PLAINTEXT"
+    given = {"listeners": "OUTSIDE://:9092,PLAINTEXT://:9192,SASL_PLAINTEXT://:9292"}
+    config = BrokerConfig.parse({**given, "listener.security.protocol.map": names})
+    assert {one.protocol for one in config.listeners_at("h")} == {"SASL_PLAINTEXT"}
+    assert config.listener_security_protocol_map == (
+        "OUTSIDE:SASL_PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT"
+    )
+
+
+@pytest.mark.parametrize(
+    "given", ["", "A", "A:", ":SSL", "A:SSL,B:TLS", 7, "A:B:SSL", "A:SSL,a:SSL", ["A:SSL", 7]]
+)
 def test_a_map_of_protocols_that_is_none_is_refused(given: Any) -> None:
     with pytest.raises(InvalidConfig, match="a list of NAME:PROTOCOL"):
         BrokerConfig.parse({"listener.security.protocol.map": given})

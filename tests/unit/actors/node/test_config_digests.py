@@ -54,6 +54,18 @@ def test_each_kind_of_key_has_a_digest_of_its_own() -> None:
     assert digest_by_start(BY_START_ONLY) != digest_by_start(GIVEN)
 
 
+def test_where_clients_come_in_is_from_the_start() -> None:
+    for key, value in (
+        ("listeners", "PLAINTEXT://127.0.0.1:9092"),
+        ("listener.security.protocol.map", "A:SSL"),
+    ):
+        other = BrokerConfig.parse(
+            {"log.dirs": ["/a,b", "/c"], "log.retention.hours": 3, key: value}
+        )
+        assert digest_at_once(other) == digest_at_once(GIVEN)
+        assert digest_by_start(other) != digest_by_start(GIVEN)
+
+
 def test_a_node_that_serves_keeps_what_it_has_from_its_start() -> None:
     wanted = BrokerConfig.parse({"log.dirs": "/d", "log.cleaner.threads": 4})
     assert taken_at_once(wanted, GIVEN) == AT_ONCE

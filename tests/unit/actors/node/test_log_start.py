@@ -4,6 +4,7 @@ import pytest
 
 from raylog.actors.control import LogId
 from raylog.actors.errors import NotLeader, RequestTimedOut
+from raylog.actors.listeners import ON_LOOPBACK, Listener
 from raylog.actors.messages import MendedTotal, OpeningReport
 from raylog.actors.node.instructions import StartLog
 from raylog.actors.node.log_start import Effort, LogStart, NodeFacts
@@ -29,8 +30,10 @@ from tests.harness.log_actors import (
 )
 
 PARTITION = ORDERS.partition
+LISTENERS = (ON_LOOPBACK, Listener(name="OTHER", distance=1_000), Listener(name="THIRD"))
 FACTS = NodeFacts(
     namespace="raylog",
+    listeners=LISTENERS,
     node="n1",
     node_id=HERE,
     producer_expiration=ProducerExpiration(after_ms=86_400_000),
@@ -81,6 +84,7 @@ def test_an_actor_is_made_with_all_that_it_must_know() -> None:
     assert (spec.log, spec.directory_id, spec.folder) == (ORDERS, A, folder_of(A, PARTITION))
     assert (spec.is_clean, spec.recovery_point, spec.log_start_offset) == (True, 3, 1)
     assert (spec.namespace, spec.node, spec.controller_epoch) == ("raylog", "n1", 4)
+    assert (spec.listener, *spec.further_listeners) == LISTENERS
     assert start.disk.calls == [("began", ORDERS), ("offsets", ORDERS)]
 
 

@@ -18,6 +18,7 @@ from raylog.actors.errors import InvalidRequest, RequestTimedOut
 from raylog.actors.listeners import LOOPBACK, MECHANISMS, Listener
 from raylog.actors.plane import tls
 from raylog.actors.plane.apis.connection import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from raylog.actors.plane.connection import Answering
 from raylog.actors.plane.errors import CertificateUnusable
 from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.sasl.scram import ScramClient, Verifier
@@ -322,6 +323,44 @@ def proves(client: Client, mechanism: str, user: str = USER, password: str = PAS
     if not outcome["errorCode"]:
         scram.check(outcome["authBytes"])
     return outcome["errorMessage"] or ""
+
+
+def test_each_listener_asks_what_it_asks_and_has_its_own_answers(authority: Authority) -> None:
+    def answering(body: bytes) -> Answering:
+        return lambda frames, parking: [len(body).to_bytes(4, "big"), body]
+
+    far = Listener(
+        protocol="SASL_SSL",
+        name="FAR",
+        distance=1_000,
+        host=LOOPBACK,
+        mechanisms=("PLAIN",),
+        keystore=str(authority.keystore),
+    )
+    failures: list[BaseException] = []
+    users = {one.mechanism: one for one in verifiers_of(PASSWORD, SCRAM_MECHANISMS)}
+    sockets = Sockets(
+        [Entrance(Listener(), answering(b"near")), Entrance(far, answering(b"far"))],
+        failures.append,
+        verifier_of=lambda mechanism, user: users[mechanism],
+    )
+    sockets.keep_up(ANY)
+
+    def peer_at(distance: int) -> socket.socket:
+        return socket.create_connection((LOOPBACK, sockets.port + distance), DEADLINE_S)
+
+    def encrypted() -> socket.socket:
+        return authority.client().wrap_socket(peer_at(1_000), server_hostname=LOOPBACK)
+
+    with closing(peer_at(0)) as near, closing(peer_at(1_000)) as plain:
+        assert asked(near) == b"near", "it asks for nothing"
+        assert is_refused(plain), "the other one asks for TLS"
+    with closing(encrypted()) as stranger, closing(encrypted()) as peer:
+        assert is_refused(stranger), "and for a user"
+        assert proves(Client(peer), "PLAIN") == ""
+        assert asked(peer) == b"far"
+    assert sockets.close(DEADLINE_S)
+    assert failures == []
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -23,9 +23,11 @@ from raylog.actors.errors import NotLeader
 from raylog.actors.listeners import LOOPBACK, ON_LOOPBACK, Listener
 from raylog.actors.metrics import Exporter, Metric
 from raylog.actors.partition.spec import LogSpec
+from raylog.actors.plane import addresses as addresses_module
 from raylog.actors.plane import relay as relay_module
 from raylog.actors.plane import sockets as sockets_module
 from raylog.actors.plane.addresses import (
+    MAX_NAME_BYTES,
     listen_tcp,
     listen_together,
     listen_unix,
@@ -196,11 +198,38 @@ def test_all_listeners_are_open_or_none(monkeypatch: pytest.MonkeyPatch) -> None
     assert sockets.close(DEADLINE_S)
 
 
-def test_a_port_that_is_none_is_taken() -> None:
+@pytest.mark.parametrize("distance", [50_000, -20_000, -30_000])
+def test_a_port_that_is_none_is_taken(distance: int) -> None:
+    """0 is none either: it would be any."""
     with pytest.raises(AddressTaken, match="there is no such port"):
-        listen_together([(LOOPBACK, 0), (LOOPBACK, 65_536)], 0)
-    with pytest.raises(AddressTaken, match="there is no such port"):
-        listen_together([(LOOPBACK, 0), (LOOPBACK, -30_000)], 20_000)
+        listen_together([(LOOPBACK, 0), (LOOPBACK, distance)], 20_000)
+    listen_tcp(LOOPBACK, 20_000).close()
+
+
+def test_the_system_chooses_again_where_the_port_of_another_listener_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[int] = []
+
+    def listen(host: str, port: int) -> socket.socket:
+        if port:
+            tried.append(port)
+            if len(tried) < 3:
+                raise AddressTaken(f"{host}:{port}", "it is somebody's")
+        return listen_tcp(host, port)
+
+    monkeypatch.setattr(addresses_module, "listen_tcp", listen)
+    first, other = listen_together([(LOOPBACK, 0), (OTHER_HOST, -1_000)], 0)
+    with closing(first), closing(other):
+        assert len(tried) == 3
+        assert other.getsockname() == (OTHER_HOST, first.getsockname()[1] - 1_000)
+
+
+def test_the_second_listener_of_a_log_manager_has_a_name_that_fits() -> None:
+    broker = f"{random_id()}/{'n' * 12}"
+    name = manager_name(broker, "k" * 63, 8)
+    assert len(name) <= MAX_NAME_BYTES
+    assert name != manager_name(broker, "k" * 63)
 
 
 def test_a_log_answers_for_its_partition_and_a_manager_for_none(pair: Pair) -> None:

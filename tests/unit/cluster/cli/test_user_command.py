@@ -14,7 +14,7 @@ from tests.harness.shell import run_here
 class FakeBroker:
     def __init__(self, listeners: str) -> None:
         self.asked: list[Any] = []
-        self._listeners = listeners
+        self._listeners, self.names = listeners, "OUTSIDE:SASL_SSL"
 
     def users(self) -> list[UserDescription]:
         return [UserDescription("ann", ("SCRAM-SHA-256", "SCRAM-SHA-512"))]
@@ -26,11 +26,10 @@ class FakeBroker:
         self.asked.append(name)
 
     def broker_config(self) -> list[ConfigEntry]:
-        names = "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,OUTSIDE:SASL_SSL"
-        return [
-            ConfigEntry("listeners", self._listeners, "broker"),
-            ConfigEntry("listener.security.protocol.map", names, "broker"),
-        ]
+        listeners = ConfigEntry("listeners", self._listeners, "broker")
+        if not self.names:
+            return [listeners]
+        return [listeners, ConfigEntry("listener.security.protocol.map", self.names, "broker")]
 
 
 Given = Callable[..., FakeBroker]
@@ -73,6 +72,9 @@ def test_listeners_that_ask_for_no_user_are_told_of(given: Given, file: Path) ->
     given("PLAINTEXT://127.0.0.1:19092")
     done = run_here("user", "add", "bob", "--password-file", str(file))
     assert "listeners=PLAINTEXT://127.0.0.1:19092 asks for no user" in done.stderr
+    broker = given("PLAINTEXT://127.0.0.1:19092")
+    broker.names = ""  # an older one does not tell them
+    assert "asks for no user" in run_here("user", "add", "b", "--password-file", str(file)).stderr
     given("PLAINTEXT://127.0.0.1:19092,OUTSIDE://:29092")
     assert run_here("user", "add", "bob", "--password-file", str(file)).stderr == ""
 

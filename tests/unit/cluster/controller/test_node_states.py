@@ -16,6 +16,7 @@ from raylog.cluster.controller.node_states import (
     key_of,
     keys_of,
     servers_by_listener,
+    servers_told,
 )
 from raylog.cluster.controller.observed import Observed
 from raylog.cluster.controller.records import (
@@ -218,6 +219,17 @@ def test_a_node_has_an_address_for_each_listener() -> None:
         "PLAINTEXT": "127.0.0.1:20000,127.0.0.1:20000",
         "SASL_PLAINTEXT": "far:20100,far:20100",
     }
+    assert servers_told([node]) == ["127.0.0.1:20000 (PLAINTEXT)", "far:20100 (SASL_PLAINTEXT)"]
+    older = node._replace(addresses={})
+    assert servers_told([older]) == ["127.0.0.1:20000"]
+    assert servers_told([older._replace(address="")]) == []
+
+
+def test_an_address_of_ipv6_is_in_brackets() -> None:
+    told = replace(PerfectNode("disk", "d").report(), host="::1", port=20_000)
+    config = BrokerConfig.parse({"listeners": "PLAINTEXT://[::1]:9092"})
+    view = replace(snapshot(obeying(told, EPOCH)), config=config)
+    assert only(view).address == "[::1]:20000"
 
 
 def test_the_nodes_that_listen_are_the_bootstrap_servers() -> None:
