@@ -14,7 +14,14 @@ from typing import Any, ClassVar, Final
 import yaml
 
 from raylog.actors.node.broker_config import BrokerConfig, absolute, broker_keys
-from raylog.cluster.kafka_properties import ONLY, SUFFIX, Entry, entries, why_unused
+from raylog.cluster.kafka_properties import (
+    ONLY,
+    SUFFIX,
+    Entry,
+    entries,
+    why_unused,
+    without_controllers,
+)
 from raylog.storage.errors import DuplicateLogDir, InvalidConfig
 
 logger: Final = logging.getLogger(__name__)
@@ -101,6 +108,7 @@ def _properties(name: str, text: str) -> list[Entry]:
     except ValueError as error:
         raise InvalidConfigFile(name, str(error)) from error
     _check_once(name, found)
+    found = without_controllers(found)
     unused = [one for one in found if one.key not in broker_keys() and why_unused(one.key)]
     _check_promises(name, unused)
     _warn_of_unused(name, unused)

@@ -12,7 +12,7 @@ The format is that of ``java.util.Properties``. Keys are those of Kafka 4.3
 (``AbstractKafkaConfig.CONFIG_DEF``); a test asks a real Kafka for them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -141,6 +141,15 @@ def entries(text: str) -> list[Entry]:
             found.append(Entry(part.key, part.value.strip(), line))
         line += len(part.source.splitlines())
     return found
+
+
+def without_controllers(found: Sequence[Entry]) -> list[Entry]:
+    """The settings; of the listeners those that are not for Kafka's controllers."""
+    values = {one.key: one.value for one in found}
+    names = {one.strip() for one in values.get("controller.listener.names", "").upper().split(",")}
+    listeners = [part.strip() for part in values.get("listeners", "").split(",")]
+    kept = ",".join(part for part in listeners if part.partition("://")[0].upper() not in names)
+    return [one._replace(value=kept) if one.key == "listeners" else one for one in found]
 
 
 def why_unused(key: str) -> str:

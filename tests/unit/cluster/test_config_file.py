@@ -131,6 +131,20 @@ def test_kafkas_own_file_is_read_and_names_the_keys_without_use(
     ]
 
 
+def test_the_listeners_of_kafkas_controllers_are_none_of_raylogs(tmp_path: Path) -> None:
+    """Kafka's own file for one machine has one, at the next port."""
+    content = """
+listeners=PLAINTEXT://localhost:9092, Controller://localhost:9093
+controller.listener.names=OTHER, CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL
+"""
+    config = BrokerConfig.parse(read_config_file(properties(tmp_path, content)))
+    assert config.listeners == "PLAINTEXT://localhost:9092"
+    alone = "listeners=CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n"
+    config = BrokerConfig.parse(read_config_file(properties(tmp_path, alone)))
+    assert not config.listens
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
