@@ -13,12 +13,17 @@ that wait for each other are a :class:`Deadlock`, told with both places.
 ``schedules`` gives all schedules with at most two pre-emptions, which find nearly all races of two
 threads (CHESS, Musuvathi and Qadeer 2008). Where these are too many, ``stride`` takes every n-th
 line, with an offset that the caller draws.
+
+There are tens of thousands of meetings, and to wake a thread is what they cost: threads wait for
+the next one, and are woken for their turns alone.
 """
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
@@ -40,13 +45,34 @@ class Deadlock(Exception):
     """Every thread that is left waits for a lock that another one holds."""
 
 
+class _Thread:
+    """A thread for one meeting after the other. It waits until ``turn`` is released."""
+
+    def __init__(self) -> None:
+        self.turn = threading.Lock()
+        self.turn.acquire()
+        self.job: Callable[[], None] | None = None
+        threading.Thread(target=self._run, name="meeting", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            self.turn.acquire()
+            assert self.job is not None, "it has a turn and nothing to do"
+            self.job()
+
+
+# They are in no meeting. One that hangs in its meeting does not come back.
+_idle: list[_Thread] = []
+os.register_at_fork(after_in_child=_idle.clear)
+
+
 @dataclass(slots=True)
 class _Runner:
-    """One thread: what it has done, and where it is."""
+    """One side of a meeting: what it has done, and where it is."""
 
     number: int
     work: Work
-    turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    thread: _Thread = field(default_factory=lambda: _idle.pop() if _idle else _Thread())
     lines: int = 0
     place: str = ""
     wants: "MeetingLock | None" = None
@@ -111,7 +137,8 @@ class Meeting:
         self._left = next(self._turns, FOR_EVER)
         self._runners: list[_Runner] = []
         self._by_thread: dict[int, _Runner] = {}
-        self._over = threading.Semaphore(0)
+        self._over = threading.Lock()
+        self._over.acquire()
         self._deadlock: Deadlock | None = None
         self._places: list[str] = []
 
@@ -126,20 +153,15 @@ class Meeting:
     def run(self, *works: Work) -> Outcome:
         """Run the threads to their ends. Raises Deadlock."""
         self._runners = [_Runner(number, work) for number, work in enumerate(works)]
-        threads = [
-            threading.Thread(target=self._run, args=(runner,), daemon=True)
-            for runner in self._runners
-        ]
-        for thread in threads:
-            thread.start()
-        self._runners[self._schedule.first].turn.release()
+        for runner in self._runners:
+            runner.thread.job = partial(self._run, runner)
+        self._runners[self._schedule.first].thread.turn.release()
         if not self._over.acquire(timeout=HANG_TIMEOUT_S):
             where = ", ".join(runner.place for runner in self._runners if not runner.is_done)
             raise TimeoutError(f"{self._schedule}: hangs outside of the schedule, last at {where}")
         if self._deadlock is not None:
             raise self._deadlock
-        for thread in threads:
-            thread.join(HANG_TIMEOUT_S)
+        _idle.extend(runner.thread for runner in self._runners)
         return Outcome(
             answers=[runner.answer for runner in self._runners],
             errors=[runner.error for runner in self._runners],
@@ -151,7 +173,6 @@ class Meeting:
 
     def _run(self, runner: _Runner) -> None:
         self._by_thread[threading.get_ident()] = runner
-        runner.turn.acquire()
         sys.settrace(self._trace)
         try:
             runner.answer = runner.work()
@@ -183,7 +204,7 @@ class Meeting:
         if self._next_after(runner) is not None:
             self._places.append(runner.place)
             self._hand_over(runner)
-            runner.turn.acquire()
+            runner.thread.turn.acquire()
 
     def wait_for(self, lock: MeetingLock) -> None:
         """Give way until the lock may be free. Called by the thread that wants it."""
@@ -191,14 +212,14 @@ class Meeting:
         assert runner is not None, "who sets the scene must not wait for a lock"
         runner.wants = lock
         self._hand_over(runner)
-        runner.turn.acquire()
+        runner.thread.turn.acquire()
         runner.wants = None
 
     def _hand_over(self, runner: _Runner) -> None:
         """Let the next thread run that can, or end the meeting."""
         following = self._next_after(runner)
         if following is not None:
-            following.turn.release()
+            following.thread.turn.release()
             return
         waiting = [other for other in self._runners if not other.is_done]
         if waiting:

@@ -281,7 +281,7 @@ def owner_cuts(index: OffsetIndex) -> None:
     index.changeable().extend(index.entry.pack(2, 20))
 
 
-@pytest.mark.timeout(900)  # thousands of schedules: 10 s, and minutes on a busy machine
+@pytest.mark.timeout(600)  # thousands of schedules: 4 s, and a minute on a busy machine
 @pytest.mark.parametrize("own", [owner_mends, owner_cuts])
 def test_a_first_reader_beside_the_owner_leaves_the_owners_entries_in_place(
     own: Callable[[OffsetIndex], None],
