@@ -130,6 +130,27 @@ def test_programs_of_the_node_need_no_user_where_others_do(
             stranger.admin().list_topics(timeout=3)
 
 
+def test_a_listener_is_added_while_the_broker_serves(local_ray: None, tmp_path: Path) -> None:
+    with running([str(tmp_path / "a")], f"kafka-{uuid.uuid4().hex[:8]}") as broker:
+        broker.add_user("ann", PASSWORD)
+        broker.create_topic("orders", PARTITIONS)
+        ports = Librdkafka(broker).brokers()
+        both = "PLAINTEXT://127.0.0.1:19092,SASL_PLAINTEXT://127.0.0.1:20092"
+        assert not broker.apply_config({"listeners": both}).behind
+        far = Librdkafka(
+            broker,
+            bootstrap_servers=broker.bootstrap_servers_of("SASL_PLAINTEXT"),
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="SCRAM-SHA-512",
+            sasl_username="ann",
+            sasl_password=PASSWORD,
+        )
+        listen(far)
+        listen(Librdkafka(broker))
+        assert Librdkafka(broker).brokers() == ports, "they keep theirs"
+        assert far.brokers() == {number: port + 1_000 for number, port in ports.items()}
+
+
 def test_users_come_and_go_while_the_broker_serves_and_survive_its_controller(
     secured: Secured,
 ) -> None:
