@@ -254,8 +254,9 @@ def test_who_accepts_and_says_nothing_does_not_take_the_time_of_the_next(tmp_pat
     world = World(tmp_path)
     with closing(listen_tcp(LOOPBACK, 0)) as silent:
         port = silent.getsockname()[1]
-        servers = f"{LOOPBACK}:{port},{LOOPBACK}:{world.pair.node.port}"
-        assert bootstrap_of(servers).ask(metadata_of, 1.0)["topics"]
+        # It gets a part of the time, and who answers all others: a busy machine needs them.
+        servers = f"{LOOPBACK}:{port}" + f",{LOOPBACK}:{world.pair.node.port}" * 120
+        assert bootstrap_of(servers).ask(metadata_of, DEADLINE_S)["topics"]
         with pytest.raises(BrokerUnreachable, match=f"{port}: it does not answer"):
             bootstrap_of(f"{LOOPBACK}:{port}").ask(metadata_of, 0.01)
     world.pair.log.close()
