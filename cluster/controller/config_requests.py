@@ -31,7 +31,6 @@ _SOURCES: Final[Mapping[str, int]] = MappingProxyType({TOPIC: 1, BROKER: 4, DEFA
 _BOOLEAN, _STRING, _LONG, _DOUBLE, _LIST = 1, 2, 5, 6, 7
 TOPIC_LISTS: Final = frozenset({"cleanup.policy"})
 _LISTS: Final = TOPIC_LISTS | {
-    "listener.security.protocol.map",
     "listeners",
     "log.cleanup.policy",
     "log.dirs",
