@@ -279,7 +279,7 @@ class _Opening:
         mend_indexes(self._fs, segments, self._report, was_clean=self.was_clean)
         self._producers.check_transactions(segments)
         up_to = self.end if self.was_clean else self._segments[count].base_offset
-        self._producers.load(up_to, self._segments[0].base_offset)
+        self._producers.load(segments, up_to, self._segments[0].base_offset)
         self._producers.replay(self._segments, count)
 
     def _first_to_check(self) -> int:

@@ -16,7 +16,7 @@ from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.names import LOG_SUFFIX, segment_file
 from raylog.storage.recovery import Piece
-from raylog.storage.replay import check_aborted, replay_piece, replay_segment
+from raylog.storage.replay import check_aborted, look_back, replay_piece, replay_segment
 from raylog.storage.report import Report
 from raylog.storage.segment import Segment
 from raylog.storage.state.producers import ProducerStates
@@ -62,15 +62,17 @@ class ProducerRecovery:
             except CorruptIndex:
                 self._damaged.append(segment)
 
-    def load(self, up_to: int, lowest: int) -> None:
+    def load(self, segments: Sequence[Segment], up_to: int, lowest: int) -> None:
         """Take the newest snapshot from ``lowest`` to ``up_to``, from before all that is replayed.
 
-        ``lowest``: where the log's first segment begins; behind an older one batches are missing.
+        ``segments``: those before it. ``lowest``: where the log's first segment begins; behind an
+        older one batches are missing.
         """
         damaged = [segment.base_offset for segment in self._damaged]
         before = self._fs.list_dir(self._folder)
         newest = min([up_to, *damaged])
         self._producers.load_newest(self._fs, self._folder, newest, self._now_ms, lowest)
+        look_back(self._producers, segments, self._now_ms)
         for name in {*before} - {*self._fs.list_dir(self._folder)}:
             self._report.add("removed", name, "a producer snapshot that cannot be read")
         # From a snapshot on nothing is left out, also below the start: the marker of a transaction
@@ -80,7 +82,7 @@ class ProducerRecovery:
     def begin_again(self) -> None:
         """All segments have left the log, which begins again at its start offset."""
         self._damaged.clear()
-        self.load(self._start, self._start)
+        self.load((), self._start, self._start)
 
     def replay(self, segments: Sequence[Segment], count: int) -> None:
         """Take over the batches of the log's first ``count`` segments, which are not checked."""

@@ -1,20 +1,68 @@
 """What batches say of their producers and transactions, read back from a log.
 
 This is done at opening, and after a truncation.
+
+A producer may have five batches under way, and any of them may come again. A snapshot has its last
+one alone, in Kafka's format: those before it are read back from the log (``look_back``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from raylog.storage.errors import CorruptIndex, CorruptRecord
+from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.records.batch import check_crc
 from raylog.storage.records.control import read_marker
 from raylog.storage.records.scan import LAST_OFFSET, POSITION, PRODUCER_ID
 from raylog.storage.recovery import Batches, Piece, find_batch_anyway
 from raylog.storage.segment import Segment
-from raylog.storage.state.producers import NO_PRODUCER, ProducerStates
+from raylog.storage.state.producers import CACHED_BATCHES, NO_PRODUCER, ProducerStates
+
+# How far back from a snapshot: five batches of one producer, and what others wrote between them.
+LOOK_BACK_BYTES = 16 << 20
+
+
+def look_back(producers: ProducerStates, segments: Sequence[Segment], now_ms: int) -> None:
+    """Have producers that come from a snapshot know the batches before their last ones, too.
+
+    ``segments``: of the log. What cannot be read, or lies farther back, stays unknown, as in Kafka:
+    a batch that comes again is out of order then.
+    """
+    if not len(producers):
+        return
+    earlier, end = ProducerStates(""), producers.end_offset
+    try:
+        for segment, position in reversed([*_parts_before(segments, end)]):
+            for piece in Batches(segment, position):
+                last = piece._replace(rows=_last_of_each(piece.rows))
+                replay_piece(earlier, segment, last, 0, end, now_ms)
+    except (CorruptIndex, CorruptRecord, StorageError):  # readers are told when they come there
+        pass
+    producers.recall(earlier)
+
+
+def _last_of_each(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The last batches of each producer, in their order; a transaction's marker is one, too."""
+    producers = rows[:, PRODUCER_ID]
+    by_producer = np.argsort(producers, kind="stable")
+    ends = np.searchsorted(producers[by_producer], producers[by_producer], side="right")
+    is_last = ends - np.arange(len(rows)) <= 2 * CACHED_BATCHES
+    return rows[np.sort(by_producer[is_last])]
+
+
+def _parts_before(segments: Sequence[Segment], end: int) -> Iterator[tuple[Segment, int]]:
+    """The segments before an offset, the last one first, and from which position on."""
+    left = LOOK_BACK_BYTES
+    for segment in reversed(segments):
+        if segment.base_offset >= end:
+            continue
+        size_bytes = segment.position_of(end)
+        yield segment, segment.offset_index.lookup_position(max(size_bytes - left, 0)).position
+        left -= size_bytes
+        if left <= 0:
+            return
 
 
 def replay(
@@ -25,6 +73,7 @@ def replay(
     now_ms: int,
 ) -> None:
     """Bring ``producers``, as of their own end offset, up to ``end_offset``."""
+    look_back(producers, segments, now_ms)
     begin = max(producers.end_offset, start_offset)
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         if following is None or following.base_offset > begin:

@@ -206,6 +206,15 @@ class ProducerStates:
         if theirs is not None and producer_id not in self._producers:
             self._producers[producer_id] = replace(theirs, batches=theirs.batches.copy())
 
+    def recall(self, earlier: "ProducerStates") -> None:
+        """Know the batches before each producer's last one that others have read, up to that."""
+        for producer_id, state in self._producers.items():
+            theirs = earlier.get(producer_id)
+            if theirs is None or theirs.epoch != state.epoch:
+                continue
+            if state.last_batch.last_offset == theirs.last_batch.last_offset >= 0:
+                state.batches = theirs.batches.copy()
+
     def check(
         self, header: BatchHeader, marker: Marker | None = None, *, is_client: bool = True
     ) -> CachedBatch | None:

@@ -82,7 +82,7 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         status = main()
-    except Exception:
+    except BaseException:  # Ctrl-C too
         traceback.print_exc()
         status = 1
     sys.stdout.flush()
