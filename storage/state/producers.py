@@ -210,10 +210,8 @@ class ProducerStates:
         """Know the batches before each producer's last one that others have read, up to that."""
         for producer_id, state in self._producers.items():
             theirs = earlier.get(producer_id)
-            if theirs is None or theirs.epoch != state.epoch:
-                continue
-            if state.last_batch.last_offset == theirs.last_batch.last_offset >= 0:
-                state.batches = theirs.batches.copy()
+            if theirs is not None and theirs.last_batch.last_offset == state.last_batch.last_offset:
+                state.batches = theirs.batches
 
     def check(
         self, header: BatchHeader, marker: Marker | None = None, *, is_client: bool = True
