@@ -50,6 +50,7 @@ from raylog.storage.state.producers import (
     ProducerExpiration,
     ProducerStates,
 )
+from raylog.storage.state.refusals import Refusals
 from raylog.storage.validation import CLIENT, CheckedBatch, Origin, look_closer, unchanging
 from raylog.storage.writer import AppendInfo, Piece, SegmentWriter
 
@@ -100,6 +101,7 @@ class LogEnd:
         self._epochs, self._offsets, self._locks, self._roll = epochs, offsets, locks, roll
         self.producers = producers
         self.ended: tuple[Ended, ...] = ()
+        self._refusals = Refusals()
         self._producers_checked_ms = clock.now_ms()
         self._obey(config)
         self.writer = SegmentWriter(active, clock.now_ms())
@@ -166,6 +168,20 @@ class LogEnd:
         StorageError with nothing written.
         """
         assert self._locks.end.locked()
+        try:
+            info = self._append_checked(batch, now_ms, leader_epoch, origin)
+        except RaylogError as error:
+            answer = self._refusals.answer(batch.header, error, now_ms)
+            if answer is error:
+                raise
+            raise answer from None
+        if not info.is_duplicate:
+            self._refusals.written(batch.header.producer_id)
+        return info
+
+    def _append_checked(
+        self, batch: CheckedBatch, now_ms: int, leader_epoch: int | None, origin: Origin
+    ) -> AppendInfo:
         header = batch.header
         marker = marker_of(batch)
         if header.producer_id != NO_PRODUCER:
@@ -212,7 +228,7 @@ class LogEnd:
                 run.undo_failure = error
                 run.answers.append(error)
             except RaylogError as error:
-                run.answers.append(error)
+                run.answers.append(self._refusals.answer(batch.header, error, now_ms))
         self._write(run, now_ms)
         return run.answers
 
@@ -276,8 +292,12 @@ class LogEnd:
         try:
             self.writer.append([prepared.piece for prepared in run.prepared])
             answers = [self._take(prepared, now_ms) for prepared in run.prepared]
+            for prepared in run.prepared:
+                self._refusals.written(prepared.header.producer_id)
         except StorageError as error:
-            answers = [error] * len(run.prepared)
+            answers = [
+                self._refusals.answer(prepared.header, error, now_ms) for prepared in run.prepared
+            ]
             if isinstance(error, UndoFailed):
                 run.undo_failure = error
         run.end(answers, self.end.offset)

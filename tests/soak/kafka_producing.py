@@ -107,6 +107,7 @@ def _live(worker: Worker, topics: list[Stable], name: str, records_a_second: flo
             "message.timeout.ms": 300_000,
             "queue.buffering.max.messages": 2 * MOST_WAITING,
             "error_cb": on_error,
+            "debug": "eos",  # why it goes on with another epoch: see GIVEN_UP
         }
     )
     end = time.monotonic() + rng.uniform(*LIFE_S)

@@ -338,3 +338,15 @@ def test_a_duplicate_of_what_lies_behind_torn_bytes_is_not_written_either(
     fail_once(monkeypatch, log._log_end.writer, torn)
     assert append_all(log, of_producer(0), of_producer(0)) == [torn, torn]
     assert log.segments[0].log.size == 0
+
+
+def test_batches_behind_those_that_a_full_disk_refused_are_refused_alike(disk: Disk) -> None:
+    log = disk.open()
+    log.append(of_producer(0))
+    disk.fs.fail_at(disk.fs.operations, DiskFull)
+    for first in (1, 3):
+        answers = append_all(log, of_producer(first), of_producer(first + 1))
+        assert [type(answer) for answer in answers] == [DiskFull] * 2
+    assert bases(append_all(log, of_producer(1), of_producer(2))) == [1, 2]
+    (answer,) = append_all(log, of_producer(4))
+    assert isinstance(answer, OutOfOrderSequence)

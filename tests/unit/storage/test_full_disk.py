@@ -12,15 +12,17 @@ import pytest
 from raylog.actors.partition.partition import Partition
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import DiskFull, OutOfResources, SwapUnfinished
+from raylog.storage.errors import DiskFull, OutOfResources, RaylogError, SwapUnfinished
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.encode import encode_records
 from raylog.storage.recovery import check_indexes
+from raylog.storage.state import refusals
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import ProducerExpiration
+from raylog.storage.state.refusals import REMEMBERED_MS
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
     FOLDER,
@@ -270,3 +272,71 @@ def test_a_disk_that_is_really_full(small_disk: Path) -> None:
     log.close()
     again = open_log(fs, SystemClock(), folder, PARTITION, config, is_clean=True)
     assert offsets_of(again) == list(range(end + 1))
+
+
+# -- batches behind one that was refused -----------------------------------------------------------
+
+
+def refused(log: Log, sequence: int, *, producer: int = 7, epoch: int = 0) -> str:
+    """Why a batch of one record is refused."""
+    with pytest.raises(RaylogError) as error:
+        log.append(of_producer(sequence, producer=producer, epoch=epoch))
+    return type(error.value).__name__
+
+
+def full_once(disk: Disk, log: Log, sequence: int) -> None:
+    """The disk is full for one batch of producer 7, which had written one."""
+    log.append(of_producer(sequence - 1))
+    disk.fs.fail_at(disk.fs.operations, DiskFull)
+    assert refused(log, sequence) == "DiskFull"
+
+
+def test_batches_behind_one_that_a_full_disk_refused_are_refused_for_the_same_reason() -> None:
+    """Else librdkafka goes on with another epoch, and other partitions have records twice."""
+    disk = Disk()
+    log = disk.open()
+    full_once(disk, log, 1)
+    assert log.append(of_producer(0)).is_duplicate
+    assert [refused(log, sequence) for sequence in (2, 3, 4)] == ["DiskFull"] * 3
+    assert refused(log, 3, epoch=1) == "OutOfOrderSequence", "another epoch begins with 0"
+    assert refused(log, -1) == "InvalidRecord"
+    assert [log.append(of_producer(sequence)).base_offset for sequence in (1, 2)] == [1, 2]
+    assert refused(log, 4) == "OutOfOrderSequence", "nothing that was refused is missing"
+    log.append(of_producer(0, producer=8))
+    assert refused(log, 2, producer=8) == "OutOfOrderSequence"
+
+
+def test_what_lies_before_the_refused_batch_is_out_of_order_all_the_same() -> None:
+    disk = Disk()
+    log = disk.open()
+    for sequence in range(8):
+        log.append(of_producer(sequence))
+    full_once(disk, log, 9)
+    assert refused(log, 0) == "OutOfOrderSequence"
+    assert refused(log, 10) == "DiskFull"
+
+
+def test_a_refused_batch_that_does_not_come_again_is_a_gap_at_last() -> None:
+    disk = Disk()
+    log = disk.open()
+    full_once(disk, log, 1)
+    disk.clock.advance(REMEMBERED_MS)
+    assert refused(log, 2) == "DiskFull"
+    disk.clock.advance(1)
+    assert refused(log, 2) == "OutOfOrderSequence"
+    disk.fs.fail_at(disk.fs.operations, DiskFull)
+    assert refused(log, 1) == "DiskFull", "it is sent again"
+    assert refused(log, 2) == "DiskFull"
+
+
+def test_only_so_many_producers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "MOST", 1)
+    disk = Disk()
+    log = disk.open()
+    for producer in (7, 8):
+        log.append(of_producer(0, producer=producer))
+    for producer in (7, 8):
+        disk.fs.fail_at(disk.fs.operations, DiskFull)
+        assert refused(log, 1, producer=producer) == "DiskFull"
+    assert refused(log, 2, producer=7) == "OutOfOrderSequence"
+    assert refused(log, 2, producer=8) == "DiskFull"

@@ -1,0 +1,61 @@
+"""What is answered to batches behind one that a full disk refused.
+
+A producer has up to five batches under way. If the first one is refused for a reason that passes,
+those behind it leave a gap, and would be called out of order. Kafka never answers so: its log dir
+goes offline, and all of them get the same answer. librdkafka takes "out of order" behind another
+error for a reason to go on with another epoch, and sends anew in it what is under way to *any*
+partition, so records could be there twice. So those behind a refused batch are refused for the same
+reason, until it is written, or does not come again for a while.
+"""
+
+from typing import Final, NamedTuple
+
+from raylog.storage.errors import OutOfOrderSequence, RaylogError
+from raylog.storage.records.batch import BatchHeader
+
+# Clients send a batch again within seconds. One that was given up is a gap.
+REMEMBERED_MS: Final = 30_000
+# Producers: each takes about 300 bytes.
+MOST: Final = 1_000
+
+
+class _Refused(NamedTuple):
+    """The first batch of a producer that was refused; ``at_ms``: the last time."""
+
+    epoch: int
+    base_sequence: int
+    error: RaylogError
+    at_ms: int
+
+
+class Refusals:
+    """See the module's head. One thread at a time."""
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, _Refused] = {}
+
+    def answer(self, header: BatchHeader, error: RaylogError, now_ms: int) -> RaylogError:
+        """What to answer to a batch that may not be written for this reason."""
+        before = self._by_producer.get(header.producer_id)
+        if before is not None and before.epoch != header.producer_epoch:
+            before = None
+        first = header.base_sequence if before is None else before.base_sequence
+        if isinstance(error, OutOfOrderSequence):
+            is_recent = before is not None and now_ms - before.at_ms <= REMEMBERED_MS
+            if before is not None and is_recent and header.base_sequence > first:
+                return before.error
+        elif error.retriable and 0 <= header.base_sequence <= first:
+            self._note(header, error, now_ms)
+        return error
+
+    def _note(self, header: BatchHeader, error: RaylogError, now_ms: int) -> None:
+        if len(self._by_producer) >= MOST:
+            self._by_producer.clear()
+        self._by_producer[header.producer_id] = _Refused(
+            header.producer_epoch, header.base_sequence, error, now_ms
+        )
+
+    def written(self, producer_id: int) -> None:
+        """A batch of a producer was written: no earlier one is missing."""
+        if self._by_producer:
+            self._by_producer.pop(producer_id, None)
