@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 
 from raylog.storage.errors import OutOfOrderSequence, RaylogError
 from raylog.storage.records.batch import BatchHeader
+from raylog.storage.records.layout import MAX_SEQUENCE
 
 # Clients send a batch again within seconds. One that was given up is a gap.
 REMEMBERED_MS: Final = 30_000
-# Producers: each takes about 300 bytes.
-MOST: Final = 1_000
+MOST: Final = 1_000  # producers
 
 
 class _Refused(NamedTuple):
@@ -27,6 +27,14 @@ class _Refused(NamedTuple):
     error: RaylogError
     at_ms: int
 
+    def is_before(self, header: BatchHeader) -> bool:
+        """Whether a batch lies behind it. Sequences begin at 0 again behind the largest one."""
+        return 0 < (header.base_sequence - self.base_sequence) & MAX_SEQUENCE <= MAX_SEQUENCE // 2
+
+    def is_reason(self, header: BatchHeader, now_ms: int) -> bool:
+        """Whether a batch is out of order since this one was refused."""
+        return self.is_before(header) and now_ms - self.at_ms <= REMEMBERED_MS
+
 
 class Refusals:
     """See the module's head. One thread at a time."""
@@ -36,15 +44,14 @@ class Refusals:
 
     def answer(self, header: BatchHeader, error: RaylogError, now_ms: int) -> RaylogError:
         """What to answer to a batch that may not be written for this reason."""
-        before = self._by_producer.get(header.producer_id)
-        if before is not None and before.epoch != header.producer_epoch:
-            before = None
-        first = header.base_sequence if before is None else before.base_sequence
+        known = self._by_producer.get(header.producer_id)
+        before = known if known is not None and known.epoch == header.producer_epoch else None
         if isinstance(error, OutOfOrderSequence):
-            is_recent = before is not None and now_ms - before.at_ms <= REMEMBERED_MS
-            if before is not None and is_recent and header.base_sequence > first:
+            if before is not None and before.is_reason(header, now_ms):
                 return before.error
-        elif error.retriable and 0 <= header.base_sequence <= first:
+            return error
+        is_first = before is None or not before.is_before(header)
+        if error.retriable and header.base_sequence >= 0 and is_first:
             self._note(header, error, now_ms)
         return error
 

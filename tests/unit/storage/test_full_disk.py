@@ -316,6 +316,14 @@ def test_what_lies_before_the_refused_batch_is_out_of_order_all_the_same() -> No
     assert refused(log, 10) == "DiskFull"
 
 
+def test_sequences_that_begin_again_at_0_lie_behind_the_largest() -> None:
+    disk = Disk()
+    log = disk.open()
+    full_once(disk, log, 2**31 - 1)
+    assert [refused(log, sequence) for sequence in (0, 1)] == ["DiskFull"] * 2
+    assert refused(log, 2**31 - 5) == "OutOfOrderSequence"
+
+
 def test_a_refused_batch_that_does_not_come_again_is_a_gap_at_last() -> None:
     disk = Disk()
     log = disk.open()
