@@ -134,6 +134,7 @@ def test_a_listener_is_added_while_the_broker_serves(local_ray: None, tmp_path: 
     with running([str(tmp_path / "a")], f"kafka-{uuid.uuid4().hex[:8]}") as broker:
         broker.add_user("ann", PASSWORD)
         broker.create_topic("orders", PARTITIONS)
+        listen(Librdkafka(broker))
         ports = Librdkafka(broker).brokers()
         both = "PLAINTEXT://127.0.0.1:19092,SASL_PLAINTEXT://127.0.0.1:20092"
         assert not broker.apply_config({"listeners": both}).behind
