@@ -109,6 +109,12 @@ class Reach(CopyFiles, Protocol):
     def promises(self, epoch: int) -> Sequence[MetadataKept]:
         """As ``statuses``, and each has promised this epoch, or says why not."""
 
+    def promises_of_unattended(self, epoch: int) -> Sequence[MetadataKept]:
+        """Of the copies on nodes without a LogManager: as of ``promise_for``.
+
+        Those of which it cannot be had are left out.
+        """
+
     def is_controller(self) -> bool:
         """Whether Ray still takes this process for the Controller. Raises what Ray raises."""
 
@@ -217,7 +223,7 @@ def begin_home(reach: Reach, fs: FileSystem, clock: Clock, wanted: Wanted) -> Ho
     marks = reach.marks()
     home = None if wanted.may_begin else _own_again(reach, marks, wanted.known)
     if home is None:
-        home, survey = _find(reach, wanted, _fence(reach), marks)
+        home, survey = _find(reach, wanted, _fence(reach, marks), marks)
         home = bring_home(reach, fs, clock, home, survey)
     reach.release(home.node_id)
     return home
@@ -252,14 +258,20 @@ def _have_more(others: Sequence[MetadataKept], own: Copy) -> bool:
     return any((kept.controller_epoch, kept.end) > age for kept in others)
 
 
-def _fence(reach: Reach) -> dict[str, MetadataKept]:
-    """Have all copies in reach promise an epoch that is higher than all of theirs, by dir."""
+def _fence(reach: Reach, marks: Sequence[Mark]) -> dict[str, MetadataKept]:
+    """Have all copies in reach promise an epoch that is higher than all of theirs, by dir.
+
+    A node that was started again has no LogManager before a Controller begins. What its copy
+    promises counts only beside what Ray knows of the Controllers before.
+    """
     seen = [max(kept.promised, kept.controller_epoch) for kept in reach.statuses()]
-    if not seen:
+    if not seen and not marks:
         return {}
-    epoch = max(seen) + 1
+    epoch = max(seen, default=NO_EPOCH) + 1
     _check_is_controller(reach)
-    promises = reach.promises(epoch)
+    promises = list(reach.promises(epoch))
+    if marks:
+        promises += reach.promises_of_unattended(epoch)
     _check_is_controller(reach)
     return {
         kept.directory_id: kept for kept in promises if kept.promised >= epoch and not kept.problem

@@ -8,6 +8,7 @@ import dataclasses
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from raylog.actors.control import MetadataKept
 from raylog.actors.events import warn
@@ -23,6 +24,7 @@ from raylog.actors.runtime.stubs import LogManagerStub, find_log_manager
 from raylog.actors.runtime.tasks import run_on_nodes
 from raylog.cluster.controller.copies import SurveyedDir
 from raylog.cluster.controller.home import Survey
+from raylog.cluster.controller.promising import promise_for
 from raylog.cluster.controller.putting import put_away
 from raylog.cluster.controller.surveying import Surveyor, batches_of
 from raylog.cluster.controller.witness import Mark, Witness
@@ -50,6 +52,16 @@ def survey_node(node: Node, config: BrokerConfig, tries_locks: bool) -> list[Sur
     """The log dirs of the node that this runs on."""
     paths = node_log_dirs(config)
     return _SURVEYOR.survey(node.node_id, paths, node=node.key, tries_locks=tries_locks)
+
+
+def promise_on_node(node: Node, config: BrokerConfig, epoch: int) -> list[MetadataKept]:
+    """See ``promise_for``: of the log dirs of the node that this runs on."""
+    fs = RealFileSystem()
+    promises: list[MetadataKept] = []
+    for path in node_log_dirs(config):
+        with suppress(RaylogError):  # what is wrong with it is told where it is looked at
+            promises += promise_for(fs, node.key, path, epoch)
+    return promises
 
 
 def read_copy(log_dir: str) -> list[bytes]:
@@ -138,6 +150,15 @@ class RayReach:
             self._managers(), lambda manager: manager.metadata_promise(epoch), PROMISE_TIMEOUT_S
         )
 
+    def promises_of_unattended(self, epoch: int) -> Sequence[MetadataKept]:
+        attended = self._managers()
+        nodes = [node for node in alive_nodes() if node not in attended]
+        arguments = {node: (node, self._own_config(), epoch) for node in nodes}
+        calls = run_on_nodes(promise_on_node, arguments, "fencing the copy of the metadata")
+        asked = gather(calls, self._timeout_s)
+        asked.raise_faults()
+        return [kept for answer in asked.answers.values() for kept in answer]
+
     def is_controller(self) -> bool:
         return is_still_own_actor()
 
@@ -177,9 +198,7 @@ class RayReach:
     # -- log dirs ----------------------------------------------------------------------------------
 
     def survey(self, *, tries_locks: bool, only_own: bool = False) -> Survey:
-        own = own_node()
-        log_dirs = tuple(self._log_dirs(self._config.log_dirs))
-        config = dataclasses.replace(self._config, log_dirs=log_dirs)
+        own, config = own_node(), self._own_config()
         nodes = [own] if only_own else alive_nodes()
         others = [node for node in nodes if not (self._is_on_node and node == own)]
         calls = self._calls(others, config, tries_locks)
@@ -198,6 +217,11 @@ class RayReach:
             assert isinstance(problem, RaylogError), "the others were raised"
             errors[node.node_id] = problem
         return Survey(own=own.node_id, dirs=tuple(dirs), errors=errors)
+
+    def _own_config(self) -> BrokerConfig:
+        """With the log dirs of now."""
+        log_dirs = tuple(self._log_dirs(self._config.log_dirs))
+        return dataclasses.replace(self._config, log_dirs=log_dirs)
 
     def _calls(
         self, nodes: Sequence[Node], config: BrokerConfig, tries_locks: bool

@@ -145,7 +145,7 @@ class _Look:
     def _read(self, folder: str) -> Copy:
         """The metadata. Where its last batch is damaged, what comes before is noted."""
         try:
-            return _read(self._fs, folder)
+            return read_whole(self._fs, folder)
         except LogMissing:
             with suppress(RaylogError):
                 begin = find_start(self._fs, folder, but_for_last=True)
@@ -182,7 +182,7 @@ def _obeyed_epoch(fs: FileSystem, path: str) -> int:
         return NO_EPOCH
 
 
-def _read(fs: FileSystem, folder: str) -> Copy:
+def read_whole(fs: FileSystem, folder: str) -> Copy:
     """The metadata in a folder.
 
     Raises LogMissing and MetadataUnreadable as ``find_start`` does, and NewerRecord or

@@ -272,10 +272,14 @@ class Nemesis:
         return not self._orders.waiting and all(self._is_up(name) for name in OTHERS)
 
     def keep_metadata(self) -> None:
-        """A copy of now, unless there is an older one that was not put in place yet."""
+        """A copy of now, unless there is an older one that was not put in place yet.
+
+        Nor while one lies there, and no Controller has begun since: see ``_kill_head``.
+        """
         old = self._old_metadata
         controller = pick_victim(self._nodes.actors(), "old-metadata", 0.0)
-        if controller is not None and (old.is_used or not old.is_there):
+        is_over = old.is_used and self._are_in_sync()
+        if controller is not None and (is_over or not old.is_there):
             old.take(self._nodes.log_dirs(controller.node))
 
     def _put_old_metadata(self, fault: Planned) -> str | None:

@@ -4,6 +4,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -32,6 +33,7 @@ from raylog.cluster.controller.home import (
 )
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.observed import SUSPECT_MS
+from raylog.cluster.controller.promising import promise_for
 from raylog.cluster.controller.records import (
     ControllerRecord,
     CopiesRecord,
@@ -41,9 +43,9 @@ from raylog.cluster.controller.records import (
 )
 from raylog.cluster.controller.surveying import Surveyor, batches_of
 from raylog.cluster.controller.witness import Mark
-from raylog.storage.errors import InvalidConfig, LogLocked, LogMissing, RaylogError
+from raylog.storage.errors import DiskFull, InvalidConfig, LogLocked, LogMissing, RaylogError
 from raylog.storage.files import Lock
-from raylog.storage.state.controller_epoch import write_controller_epoch
+from raylog.storage.state.controller_epoch import read_controller_epoch, write_controller_epoch
 from raylog.storage.state.properties import MetaProperties, id_text, write_meta
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
@@ -153,6 +155,14 @@ class Nodes:
         self.promised.append(epoch)
         self.is_replaced |= self.is_replaced_behind_promises
         return [replace(kept, promised=epoch) for kept in self.managers.values()]
+
+    def promises_of_unattended(self, epoch: int) -> Sequence[MetadataKept]:
+        promises: list[MetadataKept] = []
+        for node in self.nodes:
+            if node not in self.managers and node not in self.errors:
+                with suppress(RaylogError):
+                    promises += promise_for(self.fs, node, f"/{node}", epoch)
+        return promises
 
     def is_controller(self) -> bool:
         return not self.is_replaced
@@ -690,6 +700,58 @@ def test_a_stopped_copy_goes_on_unless_ray_knows_that_it_was_left_out_since(
         nodes.begin()
 
 
+@pytest.mark.parametrize(
+    ("marks", "goes_on"),
+    [([Mark(epoch=0)], True), ([Mark(epoch=0, asked_at=4)], False), ([], False)],
+)
+def test_a_copy_on_a_node_that_was_started_again_goes_on_too(
+    marks: list[Mark], goes_on: bool
+) -> None:
+    """It has no LogManager: only a Controller starts one, and none can begin without it."""
+    nodes = Nodes("a", "b", "c", own="c")
+    nodes.writes("a", controller("a", 1), in_sync("a", "b"))
+    nodes.copies("a", "b")
+    nodes.join("c")
+    nodes.is_lost("a")
+    nodes.left = marks
+    if goes_on:
+        assert nodes.begin() == "/c"
+        assert read_controller_epoch(nodes.fs, f"/b/{METADATA}") == 2, "it obeys nobody before"
+    else:
+        with pytest.raises(MetadataIncomplete, match="node a "):
+            nodes.begin()
+
+
+def test_a_controller_that_cannot_begin_at_first_does_so_when_its_disk_has_room_again() -> None:
+    """Meanwhile the other node was started again, so that nobody has heard the last one of late."""
+    nodes = Nodes("a", "b")
+    nodes.writes("b", controller("a", 1))
+    nodes.copies("b", "a")
+    nodes.writes("b", controller("a", 2), in_sync("a", "b"))  # a backup lies on the other one
+    nodes.has_manager("a")
+    nodes.has_manager("b", idle_ms=0)
+    nodes.left = [Mark(epoch=1)]
+    nodes.fs.size_bytes = 1
+    with pytest.raises(DiskFull):
+        nodes.begin()
+    nodes.fs.size_bytes = None
+    del nodes.managers["b"]
+    assert nodes.begin() == "/a"
+    assert nodes.records("a") == nodes.records("b")
+
+
+def test_a_copy_that_somebody_has_open_promises_nothing_to_others() -> None:
+    nodes = Nodes("a")
+    nodes.writes("a", controller("a", 1))
+    nodes.keeps_open("a")
+    with pytest.raises(LogLocked):
+        promise_for(nodes.fs, "a", "/a", 5)
+    nodes.release("ray-a")
+    assert [kept.promised for kept in promise_for(nodes.fs, "a", "/a", 5)] == [5]
+    assert [kept.promised for kept in promise_for(nodes.fs, "a", "/a", 0)] == [5], "never less"
+    assert promise_for(nodes.fs, "b", "/nowhere", 5) == []
+
+
 def test_a_fence_counts_less_than_what_ray_knows() -> None:
     """The clock of a machine that stood still has not counted the time in which it was left out."""
     nodes = Nodes("a", "b", own="b")
@@ -710,6 +772,7 @@ def test_a_copy_that_has_not_promised_is_not_enough_whatever_ray_knows() -> None
     nodes.copies("a", "b")
     nodes.is_lost("a")
     nodes.left = [Mark(epoch=0)]
+    nodes.keeps_open("b")
     with pytest.raises(MetadataIncomplete):
         nodes.begin()
 
