@@ -251,6 +251,18 @@ class NotController(NotLeader):
     )
 
 
+class InternalTopic(RaylogError):
+    """Only a coordinator writes to this topic. Nothing was changed."""
+
+    code, error_name = 17, "INVALID_TOPIC_EXCEPTION"
+    fields = ("topic",)
+    topic: str
+    template = (
+        "{topic} belongs to raylog's coordinators: it can be read, and nobody else writes to it, "
+        "removes records from it, or gives it more partitions; use another topic"
+    )
+
+
 class LogRefused(NotLeader):
     """The partition's actor did not open its log; ``error`` is the class of its error."""
 

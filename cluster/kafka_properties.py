@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 SUFFIX: Final = ".properties"
 
 _ONE_COPY: Final = "each partition has one copy"
-_GROUPS: Final = "consumer groups and transactions are not there yet"
+_GROUPS: Final = "transactions are not there yet, nor are groups of the newer protocol"
 _OWN_CONTROLLER: Final = "raylog's Controller is a Ray actor, and numbers its brokers itself"
 _INNER: Final = "raylog's processes speak by Ray, and its own clients have a way in of their own"
 _USERS: Final = "users are made by raylog user add, and prove it by SCRAM or PLAIN"
@@ -35,12 +35,12 @@ _NO_JAVA: Final = "raylog takes no classes of Java"
 # Patterns of keys, and why they have no use here. The first one counts.
 UNUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "*.replication.factor": _ONE_COPY,
         "transaction*.*": _GROUPS,
         "add.partitions.to.txn.*": _GROUPS,
         "group.*": _GROUPS,
         "offset*.*": _GROUPS,
         "share.*": _GROUPS,
-        "default.replication.factor": _ONE_COPY,
         "min.insync.replicas": _ONE_COPY,
         "replica.*": _ONE_COPY,
         "num.replica.fetchers": _ONE_COPY,

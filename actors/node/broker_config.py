@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from raylog.actors.coordinators.group_config import GroupConfig, OffsetsTopic
 from raylog.actors.errors import NoLogDirs
 from raylog.actors.listeners import (
     FIRST_PORT,
@@ -254,6 +255,49 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int = integer(
         600_000, 1, MAX_LONG, "time between two looks for producers whose state is to be deleted"
     )
+    group_min_session_timeout_ms: int = integer(
+        6_000, 1, MAX_INT, "shortest session timeout that a member of a group may have"
+    )
+    group_max_session_timeout_ms: int = integer(
+        1_800_000, 1, MAX_INT, "longest session timeout that a member of a group may have"
+    )
+    group_initial_rebalance_delay_ms: int = integer(
+        200,
+        0,
+        MAX_INT,
+        "time for which the first members of a group are waited for before they share partitions; "
+        "it begins again with each that comes",
+    )
+    group_max_size: int = integer(1_000, 1, MAX_INT, "maximum number of members of a group")
+    offset_metadata_max_bytes: int = integer(
+        4_096,
+        0,
+        MAX_INT,
+        "maximum number of characters of the text that is committed with an offset",
+    )
+    offsets_retention_minutes: int = integer(
+        10_080,
+        1,
+        MAX_INT,
+        "time after which offsets of a group are deleted: counted from when its last member went, "
+        "or from the commit where it had none, or where nobody in it reads the topic any more",
+    )
+    offsets_retention_check_interval_ms: int = integer(
+        600_000, 1, MAX_LONG, "time between two looks for offsets that are to be deleted"
+    )
+    offsets_topic_num_partitions: int = integer(
+        1,
+        1,
+        50,
+        "number of partitions of __consumer_offsets, which is made when the first group asks for "
+        "its coordinator; it stays as it was made. Each is a process",
+    )
+    offsets_topic_segment_bytes: int = integer(
+        16_777_216,
+        1,
+        MAX_INT,
+        "size of its segments; a coordinator reads all of them when it begins",
+    )
     log_cleaner_enable: bool = setting(
         True,
         as_bool,
@@ -301,6 +345,24 @@ class BrokerConfig:
         "size of the metadata's records after which a snapshot of it is made, in bytes",
     )
     topic_defaults: LogConfig = field(default_factory=LogConfig)
+
+    @property
+    def groups(self) -> GroupConfig:
+        """For the coordinators of groups."""
+        return GroupConfig(
+            min_session_timeout_ms=self.group_min_session_timeout_ms,
+            max_session_timeout_ms=self.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
+            max_size=self.group_max_size,
+            offset_metadata_max_chars=self.offset_metadata_max_bytes,
+            offsets_retention_ms=self.offsets_retention_minutes * 60_000,
+            expiry_interval_ms=self.offsets_retention_check_interval_ms,
+        )
+
+    @property
+    def offsets_topic(self) -> OffsetsTopic:
+        """How the topic of groups' offsets is made."""
+        return OffsetsTopic(self.offsets_topic_num_partitions, self.offsets_topic_segment_bytes)
 
     @property
     def listens(self) -> bool:

@@ -251,6 +251,7 @@ class LogManagerImpl:
             producer_expiration=config.producer_expiration,
             cluster_id=spec.cluster_id,
             listeners=listeners,
+            groups=config.groups,
         )
         controller = RayController(spec.namespace)
         ports = NodePorts(
@@ -272,6 +273,7 @@ class LogManagerImpl:
                 self._socket_failed,
                 listeners,
                 advertised_host(listeners, own_host()),
+                config.offsets_topic,
             ),
         )
         return RunningNode(facts, random_id(), config, ports)

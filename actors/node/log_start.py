@@ -21,6 +21,7 @@ from typing import Protocol
 
 from raylog.actors.cluster_image import Endpoint
 from raylog.actors.control import LogId
+from raylog.actors.coordinators.group_config import GROUPS, GroupConfig
 from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.events import warn
 from raylog.actors.listeners import ON_LOOPBACK, Listener
@@ -79,6 +80,7 @@ class NodeFacts:
     producer_expiration: ProducerExpiration
     cluster_id: str = ""
     listeners: tuple[Listener, ...] = (ON_LOOPBACK,)
+    groups: GroupConfig = GROUPS
 
 
 @dataclass(slots=True, eq=False)
@@ -246,6 +248,7 @@ class LogStart:
             endpoint=self._endpoint,
             listener=self._facts.listeners[0],
             further_listeners=self._facts.listeners[1:],
+            groups=self._facts.groups,
         )
 
     def _until_serving(self) -> LogSays | None:

@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 
 from raylog.actors.cluster_image import Endpoint
 from raylog.actors.control import Confirmed
-from raylog.actors.errors import LabelShared, LogRefused, NotLeader, UnknownTopicId
+from raylog.actors.errors import InternalTopic, LabelShared, LogRefused, NotLeader, UnknownTopicId
 from raylog.actors.events import event, warn
 from raylog.actors.listeners import LOOPBACK
 from raylog.actors.messages import DataAddress, PartitionOffsets
@@ -61,6 +61,7 @@ from raylog.actors.partition.spec import LogSpec
 from raylog.storage.clock import Clock
 from raylog.storage.errors import LogClosed, RaylogError, StorageError
 from raylog.storage.log import HIGH_WATERMARK
+from raylog.storage.names import INTERNAL_TOPICS
 from raylog.storage.report import Progress
 
 logger = logging.getLogger(__name__)
@@ -305,6 +306,8 @@ class LivingLog:
 
         See ``LogActorImpl.delete_records``.
         """
+        if self.spec.partition.topic in INTERNAL_TOPICS:
+            raise InternalTopic(self.spec.partition.topic)
         with self._removals:
             high_watermark = self.partition.offsets().high_watermark
             if before_offset == HIGH_WATERMARK:  # once: a later try must not take newer records

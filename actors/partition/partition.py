@@ -44,7 +44,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from raylog.actors.errors import InvalidRequest, TooManyAppends
+from raylog.actors.errors import InternalTopic, InvalidRequest, TooManyAppends
 from raylog.actors.messages import AppendResult, FetchResult, PartitionOffsets, RemovedSegments
 from raylog.actors.partition.bounds import IN_FLIGHT_BYTES, PARKED_FETCHES, InFlight
 from raylog.actors.partition.meters import Meters, name_of
@@ -69,6 +69,7 @@ from raylog.storage.errors import (
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.log import HIGH_WATERMARK, Log
+from raylog.storage.names import INTERNAL_TOPICS
 from raylog.storage.readable import COMMITTED, EARLIEST_PENDING_UPLOAD, Isolation, LogRead
 from raylog.storage.records.layout import TRANSACTIONAL
 from raylog.storage.segment import SegmentId
@@ -132,6 +133,7 @@ class Partition:
         self.waiters = Waiters(str(log.partition), lambda: log.readable_bytes)
         self._offline: RaylogError | None = None
         self.is_closed = False
+        self._is_internal = log.partition.topic in INTERNAL_TOPICS
 
     # -- append ------------------------------------------------------------------------------------
 
@@ -155,10 +157,19 @@ class Partition:
         """``append``, of a request for whose bytes its caller has room (``plane/room.py``)."""
         return self.settle([self.write_admitted(records)])[0]
 
-    def write_admitted(self, records: Buffer) -> Written:
-        """Append a batch that ``settle`` makes durable. Raises as ``append``."""
+    def append_own(self, records: Buffer) -> AppendResult:
+        """``append``, of the coordinator whose log this is."""
+        return self.settle([self.write_admitted(records, is_own=True)])[0]
+
+    def write_admitted(self, records: Buffer, *, is_own: bool = False) -> Written:
+        """Append a batch that ``settle`` makes durable. Raises as ``append``.
+
+        ``is_own``: see ``append_own``.
+        """
         began_s = time.perf_counter()
         try:
+            if self._is_internal and not is_own:
+                raise InternalTopic(self.log.partition.topic)
             batch, info = self._write(records)
         except BaseException as error:
             self._append_failed(error)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
+from raylog.actors.coordinators.group_config import OFFSETS_TOPIC, OffsetsTopic
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.plane import describing
 from raylog.actors.plane.admin import ADMIN_APIS, fault_of, refused, timeout_s
@@ -25,6 +26,7 @@ from raylog.actors.plane.codes import (
 from raylog.actors.plane.disks import of_node
 from raylog.actors.plane.errors import ClusterUnknown, UnsupportedRequest
 from raylog.actors.plane.frames import Request, answer, read_body
+from raylog.actors.plane.groups.finding import CoordinatorFinder
 from raylog.actors.plane.image import ClusterImage
 from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.sending import Piece
@@ -37,7 +39,6 @@ _ANSWERS: Final[Mapping[Api, _Answering]] = {
     METADATA: describing.metadata,
     DESCRIBE_CLUSTER: describing.cluster,
     DESCRIBE_TOPIC_PARTITIONS: lambda _, body, image: describing.topic_partitions(body, image),
-    FIND_COORDINATOR: lambda version, body, _: describing.coordinator(version, body),
     LIST_PARTITION_REASSIGNMENTS: lambda *_: describing.reassignments(),
 }
 
@@ -63,9 +64,14 @@ class ClusterDoor:
         commands: Commands,
         log_dirs: Callable[[], Sequence[LogDirStatus]],
         image: ClusterImage | None = None,
+        offsets_topic: OffsetsTopic = OFFSETS_TOPIC,
     ) -> None:
-        """``log_dirs``: those of the node. ``image``: None while nobody has told it."""
+        """``log_dirs``: those of the node. ``image``: None while nobody has told it.
+
+        ``offsets_topic``: how the topic of groups' offsets is made.
+        """
         self.image, self._commands, self._log_dirs = image, commands, log_dirs
+        self._coordinators = CoordinatorFinder(commands, offsets_topic)
 
     def __call__(self, request: Request, parking: Parking) -> Sequence[Piece]:
         """The answer to a request. Raises MalformedRequest, UnsupportedRequest, ClusterUnknown.
@@ -79,6 +85,8 @@ class ClusterDoor:
         if request.api in ADMIN_APIS:
             return [self._passed_on(request)]
         answering = _ANSWERS.get(request.api)
+        if request.api is FIND_COORDINATOR:
+            answering = self._coordinators.answer
         if answering is None:
             raise UnsupportedRequest(request.api.name, request.version, request.correlation_id)
         body = read_body(request)

@@ -2,10 +2,7 @@
 
 What each version asks and is answered is in the tables of ``apis/cluster.py``. Where a topic is not
 there, the answer for it has an error, and the others are answered all the same. Topics are never
-created here by asking for them: there is no ``auto.create.topics.enable``.
-
-Two of these answer for parts that are not built yet, so that clients know it at once:
-FindCoordinator says that no coordinator is there (15, which clients retry), and no partition is
+created here by asking for them: there is no ``auto.create.topics.enable``. No partition is ever
 being reassigned. Source: ``KafkaApis``, ``DescribeTopicPartitionsRequestHandler`` of Kafka 4.3.
 """
 
@@ -14,7 +11,6 @@ from typing import Final
 from uuid import UUID
 
 from raylog.actors.plane.codes import (
-    COORDINATOR_NOT_AVAILABLE,
     INVALID_REQUEST,
     INVALID_TOPIC,
     LEADER_NOT_AVAILABLE,
@@ -38,7 +34,6 @@ CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10,
 # Kafka's bound of one DescribeTopicPartitions answer.
 MAX_DESCRIBED_PARTITIONS: Final = 2000
 _BROKERS, _CONTROLLERS = 1, 2  # endpoint types
-_COORDINATED: Final = (0, 1)  # types of keys: groups, transactions
 _FIRST_WITH_IDS: Final = 12  # of Metadata requests that may name a topic by its id
 
 
@@ -226,25 +221,6 @@ def _described(topic: Value, partitions: list[Value], operations: int = TOPIC_OP
 
 def _described_all(topics: list[Value], cursor: Value | None) -> Value:
     return {"throttleTimeMs": 0, "topics": topics, "nextCursor": cursor}
-
-
-def coordinator(version: int, body: Value) -> Value:
-    """The answer to a FindCoordinator request: there is none yet."""
-    nowhere = {"nodeId": NO_NODE, "host": "", "port": -1}
-    code = COORDINATOR_NOT_AVAILABLE
-    why = "there are no coordinators: raylog has no groups and no transactions yet"
-    if body["keyType"] not in _COORDINATED:
-        code, why = INVALID_REQUEST, "a key is of a group (0) or of a transaction (1)"
-    if version < 4:
-        message = {"errorMessage": why} if version else {}
-        return {"throttleTimeMs": 0, "errorCode": code, **message, **nowhere}
-    return {
-        "throttleTimeMs": 0,
-        "coordinators": [
-            {"key": key, **nowhere, "errorCode": code, "errorMessage": why}
-            for key in body["coordinatorKeys"]
-        ],
-    }
 
 
 def reassignments() -> Value:

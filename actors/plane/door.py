@@ -6,6 +6,7 @@
     ListOffsets, epochs          here: a partition knows
     DeleteRecords, producers     here
     DescribeLogDirs              here, if there are partitions
+    groups (JoinGroup, ...)      the coordinator here, if there is one (``groups/``)
     ApiVersions                  here: the same on every socket of a cluster
     SaslHandshake and its kin    an error: who is to say who it is has done so (``sasl/gate.py``)
     anything else that is served ``relay``: the node's LogManager knows the cluster
@@ -19,9 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
+from raylog.actors.coordinators.group_coordinator import GroupCoordinator
 from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.cluster import DESCRIBE_LOG_DIRS
 from raylog.actors.plane.apis.connection import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from raylog.actors.plane.apis.groups import GROUP_APIS
 from raylog.actors.plane.apis.records import (
     DELETE_RECORDS,
     DESCRIBE_PRODUCERS,
@@ -36,6 +39,7 @@ from raylog.actors.plane.errors import UnsupportedRequest
 from raylog.actors.plane.fetching import fetch
 from raylog.actors.plane.finding import list_offsets, offsets_for_leader_epochs
 from raylog.actors.plane.frames import Request, answer, parse, read_body, refusal
+from raylog.actors.plane.groups.door import answer_group_request
 from raylog.actors.plane.hosts import Hosts
 from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.producers import describe_producers
@@ -56,13 +60,18 @@ class Door:
     """Answers the requests of all connections; any number of threads at once."""
 
     def __init__(
-        self, relay: Callable[[Request, Parking], Sequence[Piece]], hosts: Hosts | None = None
+        self,
+        relay: Callable[[Request, Parking], Sequence[Piece]],
+        hosts: Hosts | None = None,
+        coordinator: GroupCoordinator | None = None,
     ) -> None:
         """``relay`` answers what concerns the cluster, or raises to close the connection.
 
-        ``hosts``: the partitions of this process; none by default.
+        ``hosts``: the partitions of this process; none by default. ``coordinator``: of the groups
+        of such a partition.
         """
         self.hosts = hosts or Hosts()
+        self._coordinator = coordinator
         self._relay = relay
 
     def __call__(self, frames: Sequence[bytearray], parking: Parking) -> Sequence[Piece]:
@@ -88,6 +97,8 @@ class Door:
             return [answer(request, served_versions())]
         if api in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
             return [too_late(request)]
+        if api in GROUP_APIS:
+            return [answer_group_request(request, self._coordinator, parking)]
         if api is DESCRIBE_LOG_DIRS and self.hosts:
             return [of_partitions(request, self.hosts)]
         return self._relay(request, parking)

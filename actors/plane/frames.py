@@ -111,6 +111,20 @@ def read_body(request: Request) -> Value:
         ) from None
 
 
+def request_frame(api: Api, version: int, body: Value) -> bytes:
+    """The frame of a request of raylog's own, without its size. Raises UnwritableValue."""
+    no_client_id = _CLIENT_ID_SIZE.pack(0)
+    tags = b"\0" if api.is_flexible(version) else b""
+    head = _HEAD.pack(api.key, version, 0) + no_client_id + tags
+    return head + api.request.write(body, version)
+
+
+def read_answer(api: Api, version: int, frame: Buffer) -> Value:
+    """The body of the answer to a request of raylog's own. Raises InvalidRecord."""
+    head_bytes = _ANSWER_HEADS[api.answer_header_version(version)].size
+    return api.answer.read(ByteReader(frame, head_bytes, SENT), version)
+
+
 def answer(request: Request, body: Value) -> bytes:
     """The frame of an answer, with its size. Raises AnswerUnwritable."""
     try:

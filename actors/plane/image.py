@@ -20,6 +20,7 @@ from uuid import UUID
 
 from raylog.actors.cluster_image import ClusterEntries, TopicEntry
 from raylog.actors.listeners import Listener
+from raylog.storage.names import INTERNAL_TOPICS
 from raylog.storage.state.properties import id_uuid
 
 NO_NODE: Final = -1
@@ -113,6 +114,7 @@ def _topic_of(topic: TopicEntry) -> TopicImage:
     return TopicImage(
         name=topic.name,
         topic_id=id_uuid(topic.topic_id),
+        is_internal=topic.name in INTERNAL_TOPICS,
         partitions=tuple(
             PartitionImage(one.endpoint.kafka_id, one.leader_epoch, one.is_online)
             for one in topic.partitions

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Final
 
 from raylog.actors.cluster_image import Endpoint
+from raylog.actors.coordinators.coordinator_log import PartitionLog
+from raylog.actors.coordinators.group_coordinator import GroupCoordinator
 from raylog.actors.errors import NotLeader
 from raylog.actors.metrics import Exporter
 from raylog.actors.partition.partition import Partition
@@ -17,6 +19,8 @@ from raylog.actors.plane.meters import OF_LOG_ACTOR
 from raylog.actors.plane.relay import Relay
 from raylog.actors.plane.sockets import Entrance, Sockets
 from raylog.actors.plane.users import VerifierOf
+from raylog.storage.clock import SteadyClock, SystemClock
+from raylog.storage.names import CONSUMER_OFFSETS
 from raylog.storage.state.properties import id_uuid
 
 # What has been appended shall be answered before the process ends.
@@ -36,6 +40,7 @@ class LogSockets:
         self._spec, self._broker, self._verifier_of = spec, broker, verifier_of
         self._keeping_up = threading.Lock()
         self._sockets: Sockets | None = None
+        self._coordinator: GroupCoordinator | None = None
 
     def begin(
         self,
@@ -50,12 +55,26 @@ class LogSockets:
         spec = self._spec
         topic, number = spec.partition
         hosts = Hosts([Host(topic, id_uuid(spec.topic_id).bytes, number, partition, remove)])
+        if topic == CONSUMER_OFFSETS:
+            self._coordinator = GroupCoordinator(
+                str(spec.partition),
+                PartitionLog(partition),
+                SteadyClock(),
+                SystemClock(),
+                spec.groups,
+                on_failure,
+            )
+            self._coordinator.begin()
         entrances = [
-            Entrance(one, Door(Relay(manager_name(self._broker, spec.node, place)), hosts))
+            Entrance(one, self._door(place, hosts))
             for place, one in enumerate((spec.listener, *spec.further_listeners))
         ]
         entrances[0].name = log_name(self._broker, spec.topic_id, number)
         self._sockets = Sockets(entrances, on_failure, verifier_of=self._verifier_of)
+
+    def _door(self, place: int, hosts: Hosts) -> Door:
+        relay = Relay(manager_name(self._broker, self._spec.node, place))
+        return Door(relay, hosts, self._coordinator)
 
     @property
     def port(self) -> int:
@@ -99,5 +118,7 @@ class LogSockets:
 
     def close(self) -> None:
         """Answer what is in hand, and nothing more."""
+        if self._coordinator is not None:
+            self._coordinator.stop()
         if self._sockets is not None:
             self._sockets.close(CLOSE_S)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from raylog.actors.cluster_image import ClusterEntries, Endpoint
+from raylog.actors.coordinators.group_config import OFFSETS_TOPIC, OffsetsTopic
 from raylog.actors.listeners import LOOPBACK, ON_LOOPBACK, Listener
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.metrics import Exporter
@@ -32,15 +33,20 @@ class NodeSockets:
         on_failure: Callable[[BaseException], object],
         listeners: Sequence[Listener] = (ON_LOOPBACK,),
         host: str = LOOPBACK,
+        offsets_topic: OffsetsTopic = OFFSETS_TOPIC,
     ) -> None:
         """``broker``: as of ``broker_id``. ``node``: its key. ``log_dirs``: those of the node.
 
         ``on_failure``: hears of an error that is not raylog's. ``listeners``: for Kafka's clients.
-        ``host``: where they find it, as of ``advertised_host``.
+        ``host``: where they find it, as of ``advertised_host``. ``offsets_topic``: how the topic of
+        groups' offsets is made.
         """
         self._node, self.host = node, host
         self._entries: ClusterEntries | None = None
-        self._doors = [(ClusterDoor(commands, log_dirs), listener) for listener in listeners]
+        self._doors = [
+            (ClusterDoor(commands, log_dirs, offsets_topic=offsets_topic), listener)
+            for listener in listeners
+        ]
         entrances = [
             Entrance(listener, Door(door), manager_name(broker, node, number))
             for number, (door, listener) in enumerate(self._doors)

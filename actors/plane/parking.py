@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias
 from raylog.storage.errors import OutOfResources
 
 Outcome: TypeAlias = Literal["woken", "time is up", "peer is gone"]
+_OF_THIS_MACHINE: Final = "/127.0.0.1"
 _ENDS: Final = select.POLLRDHUP | select.POLLHUP | select.POLLERR
 
 
@@ -28,6 +29,15 @@ class Parking:
         self._connection = connection
         self._bell = -1
         self._is_stopping = False
+
+    @property
+    def peer_host(self) -> str:
+        """The address of the peer, as Kafka's tools show it."""
+        try:
+            name = self._connection.getpeername()
+        except OSError:
+            name = ""  # it has gone
+        return f"/{name[0]}" if isinstance(name, tuple) else _OF_THIS_MACHINE
 
     def prepare(self) -> None:
         """Forget who woke it before. From now on a ``wake`` ends the next ``wait``.

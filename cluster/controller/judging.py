@@ -11,6 +11,7 @@ from typing import Any
 
 from raylog.actors.control import LogId, Report
 from raylog.actors.errors import (
+    InternalTopic,
     InvalidRequest,
     MoveRunning,
     NoLogDirs,
@@ -74,7 +75,12 @@ from raylog.cluster.controller.upgrade import releases_of, why_not_ready
 from raylog.storage.config import LogConfig, attribute_of
 from raylog.storage.errors import InvalidConfig, InvalidPartitions, InvalidTopic, LogDirOffline
 from raylog.storage.log_dir import METADATA_PARTITION
-from raylog.storage.names import TopicPartition, check_topic_name, collision_key
+from raylog.storage.names import (
+    INTERNAL_TOPICS,
+    TopicPartition,
+    check_topic_name,
+    collision_key,
+)
 from raylog.storage.wire import RELEASE
 
 # No sum of the nodes' room allows more in one topic: it is more likely a mistake than a wish.
@@ -180,6 +186,8 @@ class Judging:
 
     def _add_partitions(self, command: AddPartitions) -> tuple[Record, ...]:
         check_not_metadata(command.name)
+        if command.name in INTERNAL_TOPICS:  # a group's partition is by their number
+            raise InternalTopic(command.name)
         topic = self._topic_meant(command)
         if len(self._desired.logs_of(topic.topic_id)) > len(self._live(topic)):
             what = "cleaned up after partitions that could not be added"

@@ -6,7 +6,7 @@ its standard input, and writes what became of it as a line, all of them JSON::
     {"do": "offset", "topic": "orders", "partition": 0, "at": "latest"}     the test
     {"done": {"offset": 12}}                                                it is done
     {"failed": "UNKNOWN_TOPIC_OR_PART", "words": "..."}                     by the client's own name
-    {"lacks": "it consumes with a group"}                                   the client has no such
+    {"lacks": "it has no zstd"}                                             the client has no such
     {"progress": 150}                                                       before the answer
 
 ===================================================== ============================================

@@ -40,8 +40,8 @@ class Client:
     too_large: str  # its error for a record that the broker refuses as too large
     exists: str  # for a topic that is there already
     unknown: str  # for a topic that is not there, of an admin client
-    # What it says where it would need a group; None: it reads partitions without one.
-    without_groups: str | None = None
+    # It does not come to the end of what compaction has left.
+    sticks_in_gaps: bool = False
     # It makes null of empty keys and headers, and empty headers of null.
     blurs_empty: bool = False
 
@@ -119,7 +119,7 @@ CLIENTS = {
             too_large="MESSAGE_TOO_LARGE",
             exists="false",
             unknown="UNKNOWN_TOPIC_OR_PARTITION",
-            without_groups="KafkaJSGroupCoordinatorNotFound",
+            sticks_in_gaps=True,
         ),
         Client(
             name="confluent-kafka-javascript",

@@ -33,6 +33,17 @@ class Librdkafka:
     def admin(self) -> AdminClient:
         return AdminClient(self._settings)
 
+    def member(self, group: str, **settings: Any) -> Consumer:
+        """A consumer of a group that reads from the beginning; ``settings``: as above."""
+        return Consumer(
+            {
+                **self._settings,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            }
+        )
+
     def leaders(self, topic: str) -> dict[int, int]:
         """The leader of each partition that has one."""
         found = self.admin().list_topics(topic, timeout=DEADLINE_S)

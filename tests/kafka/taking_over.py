@@ -67,10 +67,11 @@ class TakenOver:
         end = written.log_end_offset
         self._offsets[partition] = CheckpointedOffsets(end, written.log_start_offset, end)
 
-    def close(self) -> None:
-        """An orderly stop: Kafka will trust what it finds."""
+    def close(self, *closed: Log) -> None:
+        """An orderly stop: Kafka will trust what it finds. ``closed``: logs that are so already."""
         for partition, log in self._logs.items():
-            log.close()
+            if log not in closed:
+                log.close()
             self._offsets[partition] = CheckpointedOffsets(
                 log.recovery_point, log.log_start_offset, log.high_watermark
             )

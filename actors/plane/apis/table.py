@@ -7,6 +7,7 @@ Source: ``ApiKeys`` and ``ApiVersionsResponse`` of Kafka 4.3; KIP-35, KIP-511.
 """
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Final
 
 from raylog.actors.plane.apis.api import Api
@@ -24,6 +25,7 @@ from raylog.actors.plane.apis.configs import (
     INCREMENTAL_ALTER_CONFIGS,
 )
 from raylog.actors.plane.apis.connection import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from raylog.actors.plane.apis.groups import GROUP_APIS
 from raylog.actors.plane.apis.records import (
     DELETE_RECORDS,
     DESCRIBE_PRODUCERS,
@@ -38,29 +40,33 @@ from raylog.storage.schemas.types import Value
 
 APIS: Final[Mapping[int, Api]] = {
     api.key: api
-    for api in (
-        PRODUCE,
-        FETCH,
-        LIST_OFFSETS,
-        METADATA,
-        FIND_COORDINATOR,
-        SASL_HANDSHAKE,
-        API_VERSIONS,
-        CREATE_TOPICS,
-        DELETE_TOPICS,
-        DELETE_RECORDS,
-        INIT_PRODUCER_ID,
-        OFFSET_FOR_LEADER_EPOCH,
-        DESCRIBE_CONFIGS,
-        ALTER_CONFIGS,
-        DESCRIBE_LOG_DIRS,
-        SASL_AUTHENTICATE,
-        CREATE_PARTITIONS,
-        INCREMENTAL_ALTER_CONFIGS,
-        LIST_PARTITION_REASSIGNMENTS,
-        DESCRIBE_CLUSTER,
-        DESCRIBE_PRODUCERS,
-        DESCRIBE_TOPIC_PARTITIONS,
+    for api in sorted(
+        (
+            PRODUCE,
+            FETCH,
+            LIST_OFFSETS,
+            METADATA,
+            FIND_COORDINATOR,
+            *GROUP_APIS,
+            SASL_HANDSHAKE,
+            API_VERSIONS,
+            CREATE_TOPICS,
+            DELETE_TOPICS,
+            DELETE_RECORDS,
+            INIT_PRODUCER_ID,
+            OFFSET_FOR_LEADER_EPOCH,
+            DESCRIBE_CONFIGS,
+            ALTER_CONFIGS,
+            DESCRIBE_LOG_DIRS,
+            SASL_AUTHENTICATE,
+            CREATE_PARTITIONS,
+            INCREMENTAL_ALTER_CONFIGS,
+            LIST_PARTITION_REASSIGNMENTS,
+            DESCRIBE_CLUSTER,
+            DESCRIBE_PRODUCERS,
+            DESCRIBE_TOPIC_PARTITIONS,
+        ),
+        key=attrgetter("key"),
     )
 }
 

@@ -138,10 +138,14 @@ CONFIG: Final = r"(results|topics)\[\d+\]\.configs\."
 OWN_VALUES: Final = "|".join(
     re.escape(key)
     for key in (
+        "group.initial.rebalance.delay.ms",
+        "group.max.size",
         "listeners",
         "log.dirs",
         "log.cleaner.dedupe.buffer.size",
         "max.connections",
+        "offsets.topic.num.partitions",
+        "offsets.topic.segment.bytes",
         "sasl.enabled.mechanisms",
         "ssl.keystore.type",
         "ssl.truststore.type",
@@ -176,17 +180,17 @@ KNOWN: Final[tuple[Known, ...]] = (
     ),
     Known(
         "no coordinators",
-        "there are no groups and no transactions yet",
+        "there are no transactions yet; the topic of groups' offsets may be in the making",
         ("FindCoordinator",),
         CODE,
-        codes(0, 15),
+        codes(frozenset((0, 15)), frozenset((0, 15))),
     ),
     Known(
         "no coordinator's place",
-        "there are no groups and no transactions yet",
+        "each partition is a broker of its own, and the words of why there is none are others",
         ("FindCoordinator",),
         r"(.*\.)?(host|port|nodeId|errorMessage)",
-        codes(ANY, frozenset((-1, "", MISSING))),
+        codes(ANY, ANY),
     ),
     Known(
         "no transactions",
@@ -398,14 +402,21 @@ KNOWN: Final[tuple[Known, ...]] = (
     ),
     Known(
         "APIs that are not there",
-        "no groups, transactions, ACLs, quotas, tokens, telemetry; nothing between brokers",
+        "no transactions, newer groups, ACLs, quotas, tokens, telemetry; nothing between brokers",
         ("ApiVersions",),
         r"apiKeys\.\d+",
         codes(ANY, MISSING),
     ),
     Known(
+        "topics by their ids",
+        "OffsetCommit and OffsetFetch of version 10 name topics by ids, which a coordinator lacks",
+        ("ApiVersions",),
+        r"apiKeys\.(8|9)\.maxVersion",
+        codes(10, 9),
+    ),
+    Known(
         "no features",
-        "there are neither transactions nor groups, which is what Kafka's features are of",
+        "there are neither transactions nor groups of the newer protocol, of which they are",
         ("ApiVersions",),
         "(finalized|supported)Features.*",
         _always,

@@ -126,8 +126,7 @@ def test_kafkas_own_file_is_read_and_names_the_keys_without_use(
         "process.roles, node.id",
         "each connection has a thread, up to max.connections: num.network.threads, "
         "socket.send.buffer.bytes",
-        "consumer groups and transactions are not there yet: offsets.topic.replication.factor",
-        "each partition has one copy: default.replication.factor",
+        "each partition has one copy: offsets.topic.replication.factor, default.replication.factor",
     ]
 
 

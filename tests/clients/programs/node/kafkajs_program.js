@@ -3,10 +3,10 @@
 "use strict";
 
 const kafkajs = require("kafkajs");
-const { Lacks, serve, messageOf, stream } = require("./deeds.js");
+const { Lacks, progress, serve, messageOf, seen, stream } = require("./deeds.js");
 
 const { CompressionTypes, CompressionCodecs, Kafka, logLevel } = kafkajs;
-const GROUP = "none";
+const GROUP = "kafkajs";
 // Its own default, 5, ends after some ten seconds: a busy machine takes longer for a new process.
 const RETRY = { retries: 30, initialRetryTime: 100, maxRetryTime: 1000 };
 // It also repeats what is refused for good, as the deletion of a topic that is not there.
@@ -46,6 +46,7 @@ class Client {
       retry: RETRY,
     });
     this.made = null;
+    this.groups = 0;
   }
 
   async admin() {
@@ -98,27 +99,36 @@ class Client {
     });
   }
 
-  // It consumes by groups alone.
-  async consume() {
-    throw new Lacks("it consumes with a group");
-  }
-
-  async consume_by_group({ topic }) {
-    // It asks each broker of the cluster, so often.
-    const retry = { retries: 2, initialRetryTime: 100 };
-    const brokers = this.servers;
-    const kafka = new Kafka({ brokers, logLevel: logLevel.NOTHING, retry });
-    const consumer = kafka.consumer({ groupId: GROUP, retry });
+  // It consumes by groups alone: by a new one each time, from the beginning.
+  async consume({ topic, places, count }) {
+    const consumer = this.kafka.consumer({ groupId: `${GROUP}-${this.groups++}`, retry: RETRY });
+    const records = [];
+    const take = (partition, message) => {
+      const place = places[partition];
+      const from = place === "earliest" ? 0 : place;
+      if (from === undefined || Number(message.offset) < from) {
+        return;
+      }
+      records.push(seen(partition, message));
+      progress(records.length);
+    };
     await consumer.connect();
     try {
       await consumer.subscribe({ topics: [topic], fromBeginning: true });
       await new Promise((resolve, reject) => {
+        const eachMessage = async ({ partition, message }) => {
+          take(partition, message);
+          if (records.length >= count) {
+            resolve();
+          }
+        };
         consumer.on(consumer.events.CRASH, ({ payload }) => reject(payload.error));
-        consumer.run({ eachMessage: async () => resolve() }).catch(reject);
+        consumer.run({ eachMessage }).catch(reject);
       });
     } finally {
       await consumer.disconnect();
     }
+    return { records: records.slice(0, count) };
   }
 
   async offset({ topic, partition, at }) {

@@ -5,6 +5,7 @@
 ===================  =====================  =========================================
 timedelta_i32, _i64  ``timedelta``          ms, an int; kio's name lacks the "Ms"
 datetime_i64         ``datetime`` or None   ms, -1; kio takes whole seconds
+(never None)         ``datetime``           ms; Kafka also has -1, which kio refuses
 error_code           an enum                its code
 uuid                 ``UUID`` or None       ``UUID``, all zeros for none
 ===================  =====================  =========================================
@@ -21,6 +22,7 @@ from kio.schema.errors import ErrorCode
 
 CODES: Final = [code.value for code in ErrorCode]
 NO_DEFAULT: Final = MISSING
+_NEVER_NONE: Final = "datetime_i64, never None"  # a transaction's start in DescribeTransactions
 _NONE: Final = {"uuid": UUID(int=0), "datetime_i64": -1}
 MAX_MS: Final = 2**40  # far within a timedelta and a datetime
 
@@ -42,6 +44,8 @@ def _adapted(value: Any, kafka_type: str | None, nested: Any) -> Any:
         return CODES[value % len(CODES)]
     if kafka_type == "datetime_i64":
         return -1 if value < 0 else value % MAX_MS // 1000 * 1000
+    if kafka_type == _NEVER_NONE:
+        return value % MAX_MS // 1000 * 1000
     if kafka_type == "timedelta_i64":
         return value % MAX_MS
     return value
@@ -93,6 +97,8 @@ def _fields(kio_class: Any) -> Iterator[tuple[str, str | None, Any]]:
         kafka_type = field.metadata.get("kafka_type")
         name = re.sub("_([a-z])", lambda found: found[1].upper(), field.name)
         is_time = kafka_type is not None and kafka_type.startswith(("timedelta", "datetime"))
+        if kafka_type == "datetime_i64" and type(None) not in get_args(hints[field.name]):
+            kafka_type = _NEVER_NONE
         nested = next(filter(is_dataclass, _parts(hints[field.name])), None)
         yield (f"{name}Ms" if is_time else name), kafka_type, nested
 

@@ -27,7 +27,6 @@ from raylog.actors.plane.apis.cluster import (
     DESCRIBE_CLUSTER,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_TOPIC_PARTITIONS,
-    FIND_COORDINATOR,
     LIST_PARTITION_REASSIGNMENTS,
     METADATA,
 )
@@ -236,19 +235,6 @@ def test_what_one_may_do_is_told_of_topics_that_are_not_there_too(client: Client
     topics = [{"name": "orders"}, {"name": "nothing"}]
     told = client.ask(DESCRIBE_TOPIC_PARTITIONS, 0, topics=topics, **body)["topics"]
     assert {one["topicAuthorizedOperations"] for one in told} == {TOPIC_OPERATIONS}
-
-
-@pytest.mark.parametrize(("kind", "code"), [(0, 15), (1, 15), (2, 42), (-1, 42)])
-@pytest.mark.parametrize("version", range(FIND_COORDINATOR.last_version + 1))
-def test_no_coordinator_is_there_yet(client: Client, version: int, kind: int, code: int) -> None:
-    keys: dict[str, Any] = {"coordinatorKeys": ["g", "h"]} if version >= 4 else {"key": "g"}
-    if version:
-        keys["keyType"] = kind
-    answer = client.ask(FIND_COORDINATOR, version, **keys)
-    found = answer["coordinators"] if version >= 4 else [answer]
-    assert [(one["errorCode"], one["nodeId"], one["host"]) for one in found] == [
-        (code if version else 15, -1, "") for _ in found
-    ]
 
 
 def test_nothing_is_being_reassigned(client: Client) -> None:

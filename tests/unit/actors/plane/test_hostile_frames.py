@@ -19,7 +19,7 @@ from raylog.actors.plane.hot.produce import read_produce
 from raylog.storage.schemas.binary import ByteReader
 from raylog.storage.schemas.scalars import Sized, Version
 from raylog.storage.schemas.types import Array, StructType
-from tests.unit.actors.plane.bodies import VERSIONS, full_frame, header
+from tests.unit.actors.plane.bodies import DESCRIBED, VERSIONS, full_frame, header
 
 MAX_ALLOCATED_BYTES = 1 << 20
 SIZES = (0, 1, -1, -2, 2**15 - 1, 2**31 - 1, -(2**31))
@@ -169,5 +169,5 @@ def test_no_schema_contains_itself() -> None:
             return 1 + max((depth(field.type) for field in kind.fields), default=0)
         return 0
 
-    schemas = [schema for api in APIS.values() for schema in (api.request, api.answer)]
+    schemas = [schema for api in DESCRIBED for schema in (api.request, api.answer)]
     assert max(depth(schema.struct) for schema in schemas) == 4

@@ -1,0 +1,1 @@
+"""Coordinators of groups and transactions: they live in the LogActors of internal topics."""

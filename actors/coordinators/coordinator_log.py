@@ -1,0 +1,67 @@
+"""The log of a coordinator: the internal partition that it lives beside.
+
+The coordinator and the partition are in one process, so an append is a call, and nobody else
+appends. What is read is all of it, at the beginning.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from raylog.actors.coordinators.group_turn import LogRecord
+from raylog.actors.partition.partition import Partition
+from raylog.storage.readable import LOG_END
+from raylog.storage.records.batch import BatchHeader, iter_batches
+from raylog.storage.records.control import Marker, read_marker
+from raylog.storage.records.decode import decode_records
+from raylog.storage.records.encode import encode_records
+from raylog.storage.records.record import Record
+from raylog.storage.state.epochs import NO_EPOCH
+
+READ_BYTES: Final = 5 << 20  # at once, while it is read
+
+
+class ReadBatch(NamedTuple):
+    """A batch of the log.
+
+    ``producer_id``: of the transaction that the records are part of, or that ``marker`` ends; None
+    where there is none.
+    """
+
+    producer_id: int | None
+    marker: Marker | None
+    records: Sequence[Record]
+
+
+class PartitionLog:
+    """See the module's head."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+
+    def append(self, records: Sequence[LogRecord], now_ms: int) -> int:
+        """Write one batch, as durably as the topic asks; returns its first offset.
+
+        Raises RaylogError; then nothing of it is in the log.
+        """
+        rows = [(now_ms, record.key, record.value, ()) for record in records]
+        return self._partition.append_own(encode_records(rows)).base_offset
+
+    def read(self) -> Iterator[ReadBatch]:
+        """All batches, in order. Raises CorruptRecord, InvalidRecord and StorageError."""
+        log = self._partition.log
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            found = self._partition.read(offset, READ_BYTES, LOG_END, NO_EPOCH)
+            if not found.size_bytes:
+                return  # what was behind is compacted away
+            fetched = memoryview(found.read())
+            for position, header in iter_batches(fetched):
+                yield _read(fetched[position : position + header.size_bytes], header)
+                offset = header.next_offset
+
+
+def _read(batch: memoryview, header: BatchHeader) -> ReadBatch:
+    if header.is_control:
+        return ReadBatch(header.producer_id, read_marker(batch), ())
+    producer_id = header.producer_id if header.is_transactional else None
+    return ReadBatch(producer_id, None, decode_records(batch))

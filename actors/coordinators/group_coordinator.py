@@ -1,0 +1,231 @@
+"""The coordinator of groups in the process of its partition: a shell around ``group_machine.py``.
+
+One lock makes events follow each other. Whoever brings one carries the machine's instructions out
+before it gives the lock back: it appends, and puts answers where their askers wait. A request whose
+answer comes later (JoinGroup, SyncGroup) waits in its connection's thread (``plane/parking.py``).
+
+A thread of its own first reads the log. Then it waits for the machine's alarms. Where the log
+cannot be read, nothing is served, and one line of the process's log says why: what is in it cannot
+be trusted, and is not touched.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, Protocol
+
+from raylog.actors.coordinators.codes import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    NOT_COORDINATOR,
+    UNKNOWN_SERVER_ERROR,
+)
+from raylog.actors.coordinators.coordinator_log import ReadBatch
+from raylog.actors.coordinators.group import Token
+from raylog.actors.coordinators.group_config import GroupConfig
+from raylog.actors.coordinators.group_machine import (
+    AlarmRings,
+    Appended,
+    AppendFailed,
+    Asked,
+    Event,
+    GroupMachine,
+    Loaded,
+)
+from raylog.actors.coordinators.group_messages import GroupAnswer, GroupRequest
+from raylog.actors.coordinators.group_turn import Append, LogRecord, Reply
+from raylog.actors.events import event, warn
+from raylog.storage.clock import Clock
+from raylog.storage.errors import InvalidRecord, RaylogError
+
+logger = logging.getLogger(__name__)
+
+# What a client of a coordinator is told where an append fails with another code of Kafka's.
+_CODES: Final = {
+    3: COORDINATOR_NOT_AVAILABLE,  # the partition is not there
+    7: COORDINATOR_NOT_AVAILABLE,  # it took too long
+    19: COORDINATOR_NOT_AVAILABLE,  # there is no room
+    6: NOT_COORDINATOR,  # somebody else leads
+    56: NOT_COORDINATOR,  # the disk
+    4: UNKNOWN_SERVER_ERROR,
+    10: UNKNOWN_SERVER_ERROR,  # too large
+    18: UNKNOWN_SERVER_ERROR,
+}
+# A clock that was set is looked at again after this.
+LONGEST_SLEEP_S: Final = 60.0
+
+
+class NotServed(NamedTuple):
+    """There is no answer now; ``error_code``: what the client is told."""
+
+    error_code: int
+
+
+class CoordinatorLog(Protocol):
+    """``coordinator_log.py``."""
+
+    def append(self, records: Sequence[LogRecord], now_ms: int) -> int: ...
+    def read(self) -> Iterator[ReadBatch]: ...
+
+
+class Place(Protocol):
+    """Where a request's thread waits for its answer: ``plane/parking.py``."""
+
+    def prepare(self) -> None: ...
+    def wake(self) -> None: ...
+    def wait(self, timeout_ms: int) -> Literal["woken", "time is up", "peer is gone"]: ...
+
+
+@dataclass(slots=True)
+class _Asker:
+    place: Place
+    waits: bool = False  # in its place; before that the answer has come at once
+    answer: GroupAnswer | None = None
+
+
+class GroupCoordinator:
+    """See the module's head."""
+
+    def __init__(
+        self,
+        name: str,
+        log: CoordinatorLog,
+        clock: Clock,
+        wall: Clock,
+        config: GroupConfig,
+        on_failure: Callable[[BaseException], object],
+    ) -> None:
+        """``name``: of the partition. ``clock``: the ``SteadyClock``; ``wall``: the system's.
+
+        ``on_failure``: hears of an error that is not raylog's.
+        """
+        self._name, self._log = name, log
+        self._clock, self._wall = clock, wall
+        self._on_failure = on_failure
+        self._machine = GroupMachine(config)
+        self._changed = threading.Condition()  # its lock is held while an event is handled
+        self._state: Literal["loads", "serves", "failed", "stopped"] = "loads"
+        self._askers: dict[Token, _Asker] = {}
+        self._last_token = 0
+        self._is_refused = False  # by the log; one line says it, and another when it is over
+
+    def begin(self) -> None:
+        """Read the log, and serve."""
+        name = f"coordinator of {self._name}"
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def stop(self) -> None:
+        """Answer nothing any more."""
+        with self._changed:
+            self._state = "stopped"
+            self._changed.notify_all()
+
+    def ask(self, request: GroupRequest, place: Place) -> GroupAnswer | NotServed | None:
+        """The answer to a request, when it is there; None if its asker has gone meanwhile."""
+        with self._changed:
+            if self._state == "loads":
+                return NotServed(COORDINATOR_LOAD_IN_PROGRESS)
+            if self._state != "serves":
+                return NotServed(COORDINATOR_NOT_AVAILABLE)
+            self._last_token += 1
+            token, asker = self._last_token, _Asker(place)
+            self._askers[token] = asker
+            self._handle(Asked(token, request))
+            if asker.answer is None:
+                self._park(token, asker)
+        while asker.answer is None:
+            if place.wait(int(LONGEST_SLEEP_S * 1000)) == "peer is gone":
+                with self._changed:
+                    self._askers.pop(token, None)
+                break
+        return asker.answer
+
+    def _park(self, token: Token, asker: _Asker) -> None:
+        """With the lock held. Raises OutOfResources; its answer is nobody's then."""
+        try:
+            asker.place.prepare()
+        except RaylogError:
+            del self._askers[token]
+            raise
+        asker.waits = True
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def _handle(self, what: Event) -> None:
+        """With the lock held."""
+        for instruction in self._machine.handle(what, self._clock.now_ms(), self._wall.now_ms()):
+            if isinstance(instruction, Append):
+                self._handle(self._append(instruction))
+            else:
+                self._reply(instruction)
+        self._changed.notify_all()  # the next alarm may be another one
+
+    def _append(self, append: Append) -> Event:
+        try:
+            base_offset = self._log.append(append.records, self._wall.now_ms())
+        except RaylogError as error:
+            if not self._is_refused:
+                warn(logger, "coordinator-append-failed", partition=self._name, error=str(error))
+            self._is_refused = True
+            return AppendFailed(append, _CODES.get(error.code, error.code))
+        if self._is_refused:
+            event(logger, "coordinator-appends-again", partition=self._name)
+        self._is_refused = False
+        return Appended(append, base_offset)
+
+    def _reply(self, reply: Reply) -> None:
+        asker = self._askers.pop(reply.token, None)
+        if asker is not None:  # else it has gone
+            asker.answer = reply.answer
+            if asker.waits:
+                asker.place.wake()
+
+    # -- its thread --------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            if self._load():
+                self._ring()
+        except BaseException as error:
+            self._on_failure(error)
+            raise
+
+    def _load(self) -> bool:
+        """Whether the log could be read."""
+        began_ms, records = self._clock.now_ms(), 0
+        try:
+            for batch in self._log.read():
+                self._replay(batch)
+                records += len(batch.records)
+        except RaylogError as error:
+            warn(logger, "coordinator-not-loaded", partition=self._name, error=str(error))
+            with self._changed:
+                self._state = "failed"
+            return False
+        took_ms = self._clock.now_ms() - began_ms
+        event(logger, "coordinator-loaded", partition=self._name, records=records, took_ms=took_ms)
+        with self._changed:
+            if self._state == "loads":
+                self._state = "serves"
+                self._handle(Loaded())
+        return True
+
+    def _replay(self, batch: ReadBatch) -> None:
+        if batch.marker is not None and batch.producer_id is not None:
+            is_commit = not batch.marker.is_abort
+            self._machine.replay_end(batch.producer_id, is_commit=is_commit)
+        for record in batch.records:
+            if record.key is None:
+                raise InvalidRecord(f"{self._name}: record {record.offset} has no key")
+            self._machine.replay(record.key, record.value, record.offset, batch.producer_id)
+
+    def _ring(self) -> None:
+        with self._changed:
+            while self._state == "serves":
+                now_ms, due_ms = self._clock.now_ms(), self._machine.next_alarm_ms
+                if due_ms is not None and due_ms <= now_ms:
+                    self._handle(AlarmRings())
+                    continue
+                sleep_s = LONGEST_SLEEP_S if due_ms is None else (due_ms - now_ms) / 1000
+                self._changed.wait(min(sleep_s, LONGEST_SLEEP_S))

@@ -1,0 +1,1 @@
+"""Answers requests of consumer groups, by asking the coordinator of this process."""

@@ -1,0 +1,249 @@
+"""The shell of the coordinator of groups, over a partition in memory."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Literal
+
+import pytest
+
+from raylog.actors.coordinators.coordinator_log import PartitionLog, ReadBatch
+from raylog.actors.coordinators.group_config import GroupConfig
+from raylog.actors.coordinators.group_coordinator import (
+    CoordinatorLog,
+    GroupCoordinator,
+    NotServed,
+)
+from raylog.actors.coordinators.group_messages import (
+    CommitAnswer,
+    CommitRequest,
+    FetchOffsetsAnswer,
+    FetchOffsetsRequest,
+    JoinAnswer,
+    ListGroupsAnswer,
+    ListGroupsRequest,
+    OffsetToCommit,
+    SyncAnswer,
+    SyncRequest,
+)
+from raylog.actors.coordinators.group_turn import LogRecord
+from raylog.actors.partition.partition import Partition
+from raylog.storage.clock import SteadyClock
+from raylog.storage.errors import CorruptRecord, DiskFull
+from raylog.storage.records.record import Record
+from raylog.storage.testing.logs import Disk
+from raylog.storage.testing.waiting import wait_for
+from tests.unit.actors.coordinators.playing import GROUP, Client
+from tests.unit.actors.coordinators.test_committing import FIRST, NOBODY
+
+QUICK = GroupConfig(initial_rebalance_delay_ms=0)
+
+
+class Place:
+    """Where a request waits; ``leave`` is its peer's end."""
+
+    def __init__(self) -> None:
+        self._bell = threading.Event()
+        self._has_gone = False
+        self.waits = threading.Event()
+
+    def prepare(self) -> None:
+        self._bell.clear()
+
+    def wake(self) -> None:
+        self._bell.set()
+
+    def wait(self, timeout_ms: int) -> Literal["woken", "peer is gone"]:
+        self.waits.set()
+        assert self._bell.wait(timeout_ms / 1000), "nobody wakes it"
+        return "peer is gone" if self._has_gone else "woken"
+
+    def leave(self) -> None:
+        self._has_gone = True
+        self._bell.set()
+
+
+class Failures(list[BaseException]):
+    def __call__(self, error: BaseException) -> None:
+        self.append(error)
+
+
+@pytest.fixture
+def failures() -> Iterator[Failures]:
+    found = Failures()
+    yield found
+    assert not found
+
+
+def begun(disk: Disk, failures: Failures, log: CoordinatorLog | None = None) -> GroupCoordinator:
+    if log is None:
+        log = PartitionLog(Partition(disk.open(), disk.clock))
+    coordinator = GroupCoordinator("offsets-0", log, SteadyClock(), disk.clock, QUICK, failures)
+    coordinator.begin()
+    return coordinator
+
+
+def once_loaded(coordinator: GroupCoordinator) -> GroupCoordinator:
+    def is_loaded() -> bool:
+        return not isinstance(coordinator.ask(ListGroupsRequest(), Place()), NotServed)
+
+    wait_for(is_loaded)
+    return coordinator
+
+
+def commit(coordinator: GroupCoordinator, offset: int) -> object:
+    request = CommitRequest(NOBODY, (OffsetToCommit(FIRST, offset),))
+    return coordinator.ask(request, Place())
+
+
+def committed(coordinator: GroupCoordinator) -> object:
+    answer = coordinator.ask(FetchOffsetsRequest(GROUP, (FIRST,)), Place())
+    assert isinstance(answer, FetchOffsetsAnswer)
+    return answer.offsets[0].offset
+
+
+def test_what_is_committed_is_in_the_log_and_read_by_the_next_life(
+    disk: Disk, failures: Failures
+) -> None:
+    first = once_loaded(begun(disk, failures))
+    for offset in range(100):
+        assert commit(first, offset) == CommitAnswer((0,))
+    assert committed(first) == 99
+    first.stop()
+    second = once_loaded(begun(disk, failures))
+    assert committed(second) == 99
+    second.stop()
+
+
+class Broken:
+    """A log of one batch that cannot be read, and that refuses all others while it is ``full``."""
+
+    def __init__(self, *batches: ReadBatch, problem: Exception | None = None) -> None:
+        self._batches, self._problem = batches, problem
+        self.full = False
+
+    def append(self, records: Sequence[LogRecord], now_ms: int) -> int:
+        if self.full:
+            raise DiskFull("/log")
+        return 7
+
+    def read(self) -> Iterator[ReadBatch]:
+        yield from self._batches
+        if self._problem is not None:
+            raise self._problem
+
+
+def test_a_log_that_cannot_be_read_serves_nobody(disk: Disk, failures: Failures) -> None:
+    keyless = ReadBatch(None, None, [Record(0, 0, None, b"?")])
+    for log in (Broken(problem=CorruptRecord("/log", "lies")), Broken(keyless)):
+        coordinator = begun(disk, failures, log)
+        wait_for(partial(_is_down, coordinator))
+
+
+def _is_down(coordinator: GroupCoordinator) -> bool:
+    return commit(coordinator, 1) == NotServed(15)
+
+
+def test_a_refused_commit_is_told_by_what_clients_understand_and_a_later_one_is_taken(
+    disk: Disk, failures: Failures, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "raylog")
+    log = Broken()
+    coordinator = once_loaded(begun(disk, failures, log))
+    log.full = True
+    for _ in range(3):
+        assert commit(coordinator, 1) == CommitAnswer((16,)), "a full disk: it is looked for again"
+    log.full = False
+    assert commit(coordinator, 2) == CommitAnswer((0,))
+    assert committed(coordinator) == 2
+    said = [record.msg["event"] for record in caplog.records if isinstance(record.msg, dict)]
+    assert said.count("coordinator-append-failed") == 1
+    assert said.count("coordinator-appends-again") == 1
+    coordinator.stop()
+
+
+def test_a_member_waits_until_the_others_have_joined(disk: Disk, failures: Failures) -> None:
+    coordinator = once_loaded(begun(disk, failures))
+    with ThreadPoolExecutor() as pool:
+        first = _stable(coordinator)
+        bob = Client("bob")
+        place = Place()
+        told = coordinator.ask(bob.join_request(), place)
+        assert isinstance(told, JoinAnswer)
+        bob.member_id = told.member_id
+        waiting = pool.submit(coordinator.ask, bob.join_request(), place)
+        assert place.waits.wait(60)
+        assert not waiting.done()
+        answer = coordinator.ask(first.join_request(), Place())
+        assert isinstance(answer, JoinAnswer)
+        other = waiting.result(60)
+        assert isinstance(other, JoinAnswer)
+        assert (answer.generation, other.generation) == (2, 2)
+    coordinator.stop()
+
+
+def _stable(coordinator: GroupCoordinator) -> Client:
+    ann = Client("ann")
+    told = coordinator.ask(ann.join_request(), Place())
+    assert isinstance(told, JoinAnswer)
+    ann.member_id = told.member_id
+    joined = coordinator.ask(ann.join_request(), Place())
+    assert isinstance(joined, JoinAnswer)
+    ann.generation = joined.generation
+    request = SyncRequest(ann.who, None, None, {ann.member_id: b"all"})
+    assert isinstance(coordinator.ask(request, Place()), SyncAnswer)
+    return ann
+
+
+def test_an_asker_that_has_gone_is_answered_nothing(disk: Disk, failures: Failures) -> None:
+    coordinator = once_loaded(begun(disk, failures))
+    with ThreadPoolExecutor() as pool:
+        ann = _stable(coordinator)
+        bob, place = Client("bob"), Place()
+        told = coordinator.ask(bob.join_request(), place)
+        assert isinstance(told, JoinAnswer)
+        bob.member_id = told.member_id
+        waiting = pool.submit(coordinator.ask, bob.join_request(), place)
+        assert place.waits.wait(60)
+        place.leave()
+        assert waiting.result(60) is None
+        answer = coordinator.ask(ann.join_request(), Place())
+        assert isinstance(answer, JoinAnswer), "nobody is there to be told, and nothing fails"
+    coordinator.stop()
+
+
+def test_a_session_ends_by_itself(disk: Disk, failures: Failures) -> None:
+    """Its thread rings the alarm; the shortest session that a test can wait for."""
+    log = PartitionLog(Partition(disk.open(), disk.clock))
+    config = GroupConfig(min_session_timeout_ms=1, initial_rebalance_delay_ms=0)
+    coordinator = GroupCoordinator("offsets-0", log, SteadyClock(), disk.clock, config, failures)
+    coordinator.begin()
+    once_loaded(coordinator)
+    ann = Client("ann", session_ms=200)
+    wait_for(lambda: _joins(coordinator, ann))
+    wait_for(lambda: _state(coordinator) == "Empty")
+    coordinator.stop()
+
+
+def _joins(coordinator: GroupCoordinator, member: Client) -> bool:
+    """Whether it is a member; on a slow machine the id may be given up before it is used."""
+    member.forgets()
+    told = coordinator.ask(member.join_request(), Place())
+    assert isinstance(told, JoinAnswer)
+    member.member_id = told.member_id
+    joined = coordinator.ask(member.join_request(), Place())
+    assert isinstance(joined, JoinAnswer)
+    return joined.error_code == 0
+
+
+def _state(coordinator: GroupCoordinator) -> str:
+    answer = coordinator.ask(ListGroupsRequest(), Place())
+    assert isinstance(answer, ListGroupsAnswer)
+    return answer.groups[0].state
+
+
+def test_who_is_stopped_answers_nothing_more(disk: Disk, failures: Failures) -> None:
+    coordinator = once_loaded(begun(disk, failures))
+    coordinator.stop()
+    assert commit(coordinator, 1) == NotServed(15)
