@@ -8,6 +8,7 @@ from typing import Literal
 
 import pytest
 
+from raylog.actors.coordinators import group_coordinator
 from raylog.actors.coordinators.coordinator_log import PartitionLog, ReadBatch
 from raylog.actors.coordinators.group_config import GroupConfig
 from raylog.actors.coordinators.group_coordinator import (
@@ -213,8 +214,11 @@ def test_an_asker_that_has_gone_is_answered_nothing(disk: Disk, failures: Failur
     coordinator.stop()
 
 
-def test_a_session_ends_by_itself(disk: Disk, failures: Failures) -> None:
-    """Its thread rings the alarm; the shortest session that a test can wait for."""
+def test_a_session_ends_by_itself(
+    disk: Disk, failures: Failures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread, which sleeps until it is told of an alarm, rings it."""
+    monkeypatch.setattr(group_coordinator, "LONGEST_SLEEP_S", 100_000.0)
     log = PartitionLog(Partition(disk.open(), disk.clock))
     config = GroupConfig(min_session_timeout_ms=1, initial_rebalance_delay_ms=0)
     coordinator = GroupCoordinator("offsets-0", log, SteadyClock(), disk.clock, config, failures)
