@@ -103,12 +103,15 @@ class Client {
   async consume({ topic, places, count }) {
     const consumer = this.kafka.consumer({ groupId: `${GROUP}-${this.groups++}`, retry: RETRY });
     const records = [];
+    // Behind a rebalance it reads again what it has not committed: each offset counts once.
+    const next = {};
     const take = (partition, message) => {
       const place = places[partition];
-      const from = place === "earliest" ? 0 : place;
+      const from = next[partition] ?? (place === "earliest" ? 0 : place);
       if (from === undefined || Number(message.offset) < from) {
         return;
       }
+      next[partition] = Number(message.offset) + 1;
       records.push(seen(partition, message));
       progress(records.length);
     };
