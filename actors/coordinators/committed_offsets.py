@@ -7,7 +7,7 @@ reading the log again, also after compaction. Source: ``OffsetMetadataManager`` 
 KAFKA-5247.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from raylog.actors.coordinators.group_records import Committed
@@ -77,10 +77,6 @@ class CommittedOffsets:
         placed = self._groups.get(group, {}).get(partition)
         return placed.committed if placed else None
 
-    def is_pending(self, group: str, partition: TopicPartition) -> bool:
-        """Whether an open transaction holds an offset of it."""
-        return any((group, partition) in pending for pending in self._pending.values())
-
     def pending_of(self, group: str) -> set[TopicPartition]:
         """The partitions of which open transactions hold offsets."""
         return {
@@ -92,7 +88,3 @@ class CommittedOffsets:
 
     def __contains__(self, group: object) -> bool:
         return group in self._groups
-
-    def __iter__(self) -> Iterator[str]:
-        """The groups that have offsets."""
-        return iter(list(self._groups))

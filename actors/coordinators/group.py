@@ -13,8 +13,8 @@
 A group that is removed is no more: Kafka's tools call one that is not there "Dead".
 
 This is data with the rules that concern nothing but itself; who asks what, and what becomes of it,
-is in ``joining.py``, ``rebalancing.py``, ``syncing.py`` and ``leaving.py``. Nothing of it is in the
-log but what ``group_records.py`` writes: the group as of its last assignment.
+is in ``joining.py``, ``rebalancing.py``, ``syncing.py`` and ``committing.py``. Nothing of it is in
+the log but what ``group_records.py`` writes: the group as of its last assignment.
 
 Source: ``ClassicGroup`` and ``ClassicGroupMember`` of Kafka's group coordinator; KIP-345, KIP-394.
 """

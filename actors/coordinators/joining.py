@@ -41,7 +41,6 @@ from raylog.actors.coordinators.group_turn import MemberReplaced, SessionEnds, T
 from raylog.actors.coordinators.rebalancing import (
     REPLACED,
     complete_if_all_joined,
-    current_members,
     drop,
     prepare,
     standing,
@@ -164,19 +163,31 @@ def _join_again(
 def _wait(member: Member, request: JoinRequest, token: Token, turn: Turn) -> None:
     """Its request waits; an earlier one that does is given up by its client."""
     turn.answer_join(member, JoinAnswer(REPLACED, member.member_id))
+    _take_over(member, request)
+    member.join = token
+
+
+def _take_over(member: Member, request: JoinRequest) -> None:
     member.protocols = request.protocols
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
-    member.join = token
 
 
 def _replace(
     group: Group, old_id: str, new_id: str, request: JoinRequest, token: Token, turn: Turn
 ) -> None:
-    """A static member comes back: whoever has its old id is out."""
-    if group.state is State.STABLE and _keeps_its_protocol(group, old_id, request):
-        _replace_quietly(group, old_id, new_id, request, token, turn)
-        return
+    """A static member comes back: whoever has its old id is out.
+
+    In a stable group whose protocol stays the same, the new id is written down first; until then
+    the old one is the member.
+    """
+    if group.state is State.STABLE:
+        after = deepcopy(group)
+        _take_over(after.rename(old_id, new_id), request)
+        if after.elect_protocol() == group.protocol:
+            answer = _quiet_answer(group, after, new_id, request)
+            turn.append((group_record(after),), MemberReplaced(after, new_id, token, answer))
+            return
     member = _renamed(group, old_id, new_id, turn)
     turn.heard_of(group, member)
     _wait(member, request, token, turn)
@@ -190,30 +201,15 @@ def _renamed(group: Group, old_id: str, new_id: str, turn: Turn) -> Member:
     return group.rename(old_id, new_id)
 
 
-def _keeps_its_protocol(group: Group, old_id: str, request: JoinRequest) -> bool:
-    after = deepcopy(group)
-    after.members[old_id].protocols = request.protocols
-    return after.elect_protocol() == group.protocol
+def _quiet_answer(group: Group, after: Group, new_id: str, request: JoinRequest) -> JoinAnswer:
+    """A leader is told to assign nothing. An old client is told the leader of before.
 
-
-def _replace_quietly(
-    group: Group, old_id: str, new_id: str, request: JoinRequest, token: Token, turn: Turn
-) -> None:
-    """Write down the new id first; until then the old one is the member."""
-    after = deepcopy(group)
-    member = after.rename(old_id, new_id)
-    member.protocols = request.protocols
-    member.session_timeout_ms = request.session_timeout_ms
-    member.rebalance_timeout_ms = request.rebalance_timeout_ms
-    is_leader = after.leader == new_id
-    answer = standing(after, member)
+    With another leader's id it behaves as a follower.
+    """
+    answer = standing(after, after.members[new_id])
     if request.may_skip_assignment:
-        answer = answer._replace(
-            skips_assignment=is_leader, members=current_members(after) if is_leader else ()
-        )
-    else:  # with another leader's id it behaves as a follower
-        answer = answer._replace(leader=group.leader or NO_MEMBER, members=())
-    turn.append((group_record(after),), MemberReplaced(after, new_id, token, answer))
+        return answer._replace(skips_assignment=after.leader == new_id)
+    return answer._replace(leader=group.leader or NO_MEMBER, members=())
 
 
 def replaced(then: MemberReplaced, turn: Turn) -> None:

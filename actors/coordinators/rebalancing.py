@@ -122,11 +122,11 @@ def standing(group: Group, member: Member) -> JoinAnswer:
         protocol_type=group.protocol_type,
         protocol=group.protocol,
         leader=group.leader or NO_MEMBER,
-        members=current_members(group) if is_leader else (),
+        members=_members(group) if is_leader else (),
     )
 
 
-def current_members(group: Group) -> tuple[JoinedMember, ...]:
+def _members(group: Group) -> tuple[JoinedMember, ...]:
     """All members with what they say for the chosen protocol."""
     return tuple(
         JoinedMember(one.member_id, one.instance_id, one.metadata(group.protocol))
@@ -139,16 +139,10 @@ def settle(group: Group, assignments: Mapping[str, bytes], turn: Turn) -> None:
     group.move_to(State.STABLE, turn.wall_ms)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
-        answer_assignment(group, member, turn)
-
-
-def answer_assignment(group: Group, member: Member, turn: Turn) -> None:
-    """Tell a member its assignment, if it waits for it."""
-    if member.sync is None:
-        return
-    answer = SyncAnswer(NONE, group.protocol_type, group.protocol, member.assignment)
-    turn.answer_sync(member, answer)
-    turn.heard_of(group, member)
+        if member.sync is not None:
+            answer = SyncAnswer(NONE, group.protocol_type, group.protocol, member.assignment)
+            turn.answer_sync(member, answer)
+            turn.heard_of(group, member)
 
 
 def cannot_settle(group: Group, code: int, turn: Turn) -> None:

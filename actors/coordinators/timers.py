@@ -52,6 +52,3 @@ class Timers(Generic[Key]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._due_ms
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(list(self._due_ms))

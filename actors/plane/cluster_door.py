@@ -3,6 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
+from raylog.actors.coordinators.codes import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+)
 from raylog.actors.coordinators.group_config import OFFSETS_TOPIC, OffsetsTopic
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.plane import describing
@@ -19,8 +23,6 @@ from raylog.actors.plane.apis.cluster import (
 from raylog.actors.plane.apis.configs import DESCRIBE_CONFIGS
 from raylog.actors.plane.apis.records import INIT_PRODUCER_ID
 from raylog.actors.plane.codes import (
-    COORDINATOR_LOAD_IN_PROGRESS,
-    COORDINATOR_NOT_AVAILABLE,
     INVALID_REQUEST,
 )
 from raylog.actors.plane.disks import of_node

@@ -2,17 +2,18 @@
 
 A group belongs to one partition of ``__consumer_offsets``, by the hash of its name. The LogActor of
 that partition is its coordinator. The topic is made when somebody asks for the first time: a group
-may live for hours before it commits anything. Until it serves the answer is COORDINATOR_NOT_
-AVAILABLE (15), and clients ask again.
+may live for hours before it commits anything. Until it serves the answer is 15, "not available",
+and clients ask again.
 """
 
 import threading
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from raylog.actors.coordinators.codes import COORDINATOR_NOT_AVAILABLE, NONE
 from raylog.actors.coordinators.group_config import OffsetsTopic
 from raylog.actors.plane.apis.topics import CREATE_TOPICS
-from raylog.actors.plane.codes import COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST
+from raylog.actors.plane.codes import INVALID_REQUEST
 from raylog.actors.plane.frames import read_answer, request_frame
 from raylog.actors.plane.image import NO_NODE, BrokerImage, ClusterImage
 from raylog.storage.errors import RaylogError
@@ -22,7 +23,6 @@ from raylog.storage.schemas.types import Value
 _GROUP, _TRANSACTION = 0, 1  # types of keys
 _SEVERAL_FROM: Final = 4
 _INT, _UINT = 0x7FFF_FFFF, 0xFFFF_FFFF
-_NONE: Final = 0
 _TOPIC_EXISTS: Final = 36
 # To make the topic: a LogActor starts in a second or two.
 MAKE_TIMEOUT_S: Final = 20.0
@@ -86,7 +86,7 @@ class CoordinatorFinder:
             return f"{CONSUMER_OFFSETS} is not made yet: {error}"
         finally:
             self._making.release()
-        if made["errorCode"] in (_NONE, _TOPIC_EXISTS):
+        if made["errorCode"] in (NONE, _TOPIC_EXISTS):
             return ""
         return f"{CONSUMER_OFFSETS} cannot be made: {made['errorMessage']}"
 
@@ -94,7 +94,7 @@ class CoordinatorFinder:
 def _found(key: str, key_type: int, image: ClusterImage, why: str) -> Value:
     found = _coordinator(key, key_type, image, why)
     if isinstance(found, BrokerImage):
-        code, message = _NONE, ""
+        code, message = NONE, ""
     else:
         code, message = found
         found = BrokerImage(NO_NODE, "", -1)

@@ -179,14 +179,14 @@ KNOWN: Final[tuple[Known, ...]] = (
         codes(ANY, 0),
     ),
     Known(
-        "no coordinators",
+        "a coordinator that is there or in the making",
         "there are no transactions yet; the topic of groups' offsets may be in the making",
         ("FindCoordinator",),
         CODE,
         codes(frozenset((0, 15)), frozenset((0, 15))),
     ),
     Known(
-        "no coordinator's place",
+        "a coordinator's place",
         "each partition is a broker of its own, and the words of why there is none are others",
         ("FindCoordinator",),
         r"(.*\.)?(host|port|nodeId|errorMessage)",
