@@ -99,16 +99,17 @@ class Client {
     });
   }
 
-  // It consumes by groups alone: by a new one each time, from the beginning.
+  // It consumes by groups alone: by a new one each time, that is put to the places first. It would
+  // stop at a batch of another client whose codec it does not have.
   async consume({ topic, places, count }) {
-    const consumer = this.kafka.consumer({ groupId: `${GROUP}-${this.groups++}`, retry: RETRY });
+    const groupId = `${GROUP}-${this.groups++}`;
+    const starts = await this.put(groupId, topic, places);
+    const consumer = this.kafka.consumer({ groupId, retry: RETRY });
     const records = [];
     // Behind a rebalance it reads again what it has not committed: each offset counts once.
-    const next = {};
+    const next = { ...starts };
     const take = (partition, message) => {
-      const place = places[partition];
-      const from = next[partition] ?? (place === "earliest" ? 0 : place);
-      if (from === undefined || Number(message.offset) < from) {
+      if (!(partition in places) || Number(message.offset) < next[partition]) {
         return;
       }
       next[partition] = Number(message.offset) + 1;
@@ -132,6 +133,28 @@ class Client {
       await consumer.disconnect();
     }
     return { records: records.slice(0, count) };
+  }
+
+  // The group stands at the places, and at the ends of the topic's other partitions. By a new admin
+  // client: one that has asked for a topic asks for it again for ever, also when that is deleted.
+  async put(groupId, topic, places) {
+    const admin = this.kafka.admin({ retry: RETRY });
+    await admin.connect();
+    try {
+      const starts = {};
+      for (const { partition, low, high } of await admin.fetchTopicOffsets(topic)) {
+        const place = places[partition] ?? high;
+        starts[partition] = Number(place === "earliest" ? low : place);
+      }
+      const partitions = Object.entries(starts).map(([partition, offset]) => ({
+        partition: Number(partition),
+        offset: String(offset),
+      }));
+      await admin.setOffsets({ groupId, topic, partitions });
+      return starts;
+    } finally {
+      await admin.disconnect();
+    }
   }
 
   async offset({ topic, partition, at }) {
