@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 Kind = Literal["counter", "gauge", "histogram"]
 EXPORT_INTERVAL_S, IDLE_EXPORT_INTERVAL_S = 5.0, 15.0
 OF_PARTITION = ("topic", "partition")
+OF_GROUP = ("group", *OF_PARTITION)
 OF_ERROR = (*OF_PARTITION, "error")
 OF_KIND = (*OF_PARTITION, "kind")
 OF_NODE = ("node",)
@@ -197,6 +198,17 @@ METRICS = (
         unit="bytes",
     ),
     *_of_sockets("raylog_socket", OF_PARTITION),
+    # of each group, from the LogActor that coordinates it
+    _gauge(
+        "raylog_group_members",
+        "Members of the group of consumers. The topic and partition are those of its coordinator.",
+        tags=OF_GROUP,
+    ),
+    _gauge(
+        "raylog_group_committed_offset",
+        "The next offset that the group will read of the partition. Of at most 2,000 in a process.",
+        tags=OF_GROUP,
+    ),
     # of each node, from its LogManager
     *_of_sockets("raylog_node_socket", OF_NODE),
     _gauge("raylog_partitions", "Partitions that the node serves.", tags=OF_NODE),

@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from raylog.cluster.admin import Admin
     from raylog.cluster.client.consumer import AsyncConsumer, Consumer
     from raylog.cluster.client.consumer.places import Places
+    from raylog.cluster.client.groups import Groups
     from raylog.cluster.client.producer import AsyncProducer, Producer
     from raylog.cluster.client.ray_connection import RayConnection
     from raylog.cluster.client.socket_connection import SocketConnection
@@ -548,6 +549,12 @@ class Broker:
         """
         with self.consumer(**config) as consumer:
             return consumer.read_table(topic, from_, to, partitions)
+
+    def groups(self) -> "Groups":
+        """The groups of consumers: who is in one, how far it has read; moved, or deleted."""
+        from raylog.cluster.client.groups import Groups
+
+        return Groups(self.client_connection())
 
     def admin(self) -> "Admin":
         """Several topics or partitions a call, with futures and timeouts."""

@@ -18,14 +18,33 @@ Several classes can share a code: catch the class, not the code. ``StorageError`
 are the errors of a disk or of one log's files.
 
 The classes are defined next to the code that raises them: ``raylog.storage.errors`` (log, disk,
-configuration), ``raylog.actors.errors`` (cluster, clients), ``raylog.actors.plane.errors`` (Kafka's
-protocol), ``raylog.cluster.spark.errors`` (Spark). This module only re-exports them. Classes whose
-module needs Arrow, YAML or the command line are imported on first use.
+configuration), ``raylog.actors.errors`` (cluster, clients), ``raylog.actors.coordinators.errors``
+(groups), ``raylog.actors.plane.errors`` (Kafka's protocol), ``raylog.cluster.spark.errors``
+(Spark). This module only re-exports them. Classes whose module needs Arrow, YAML or the command
+line are imported on first use.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from raylog.actors.coordinators.errors import (
+    CommitFailed,
+    CoordinatorNotAvailable,
+    FencedInstanceId,
+    GroupMaxSizeReached,
+    GroupNotEmpty,
+    GroupNotFound,
+    GroupRefused,
+    GroupSubscribed,
+    IllegalGeneration,
+    InconsistentGroupProtocol,
+    InvalidGroupId,
+    InvalidSessionTimeout,
+    OffsetMetadataTooLarge,
+    RebalanceInProgress,
+    UnknownMember,
+    UnstableOffsets,
+)
 from raylog.actors.errors import (
     ActorAway,
     AnswerLost,
@@ -191,10 +210,12 @@ __all__ = [
     "CertificateUnusable",
     "CleaningAborted",
     "ClusterUnknown",
+    "CommitFailed",
     "ConfigUnconfirmed",
     "ConsumerBusy",
     "ConsumerClosed",
     "ConsumerWokenUp",
+    "CoordinatorNotAvailable",
     "CorruptCheckpoint",
     "CorruptIndex",
     "CorruptRecord",
@@ -203,23 +224,33 @@ __all__ = [
     "DeserializationFailed",
     "DiskFull",
     "DuplicateLogDir",
+    "FencedInstanceId",
     "FencedLeaderEpoch",
     "FileGone",
     "FileNotReadable",
     "FlushedRecordsMissing",
     "ForkedProcess",
     "FrameTooLarge",
+    "GroupMaxSizeReached",
+    "GroupNotEmpty",
+    "GroupNotFound",
+    "GroupRefused",
+    "GroupSubscribed",
     "IdentityMissing",
+    "IllegalGeneration",
     "IllegalSaslState",
     "InconsistentClusterId",
+    "InconsistentGroupProtocol",
     "InternalTopic",
     "InvalidConfig",
     "InvalidConfigFile",
+    "InvalidGroupId",
     "InvalidLogDir",
     "InvalidPartitions",
     "InvalidProducerEpoch",
     "InvalidRecord",
     "InvalidRequest",
+    "InvalidSessionTimeout",
     "InvalidSparkOption",
     "InvalidSparkSchema",
     "InvalidTimestamp",
@@ -257,6 +288,7 @@ __all__ = [
     "NotSentInTime",
     "NothingAssigned",
     "NothingChanged",
+    "OffsetMetadataTooLarge",
     "OffsetOutOfRange",
     "OlderMetadata",
     "OutOfOrderSequence",
@@ -269,6 +301,7 @@ __all__ = [
     "RayNotStarted",
     "RaylogError",
     "ReadTimedOut",
+    "RebalanceInProgress",
     "RecordBatchTooLarge",
     "RecordTooLarge",
     "RecordTooLargeToSend",
@@ -303,8 +336,10 @@ __all__ = [
     "UnknownLeaderEpoch",
     "UnknownLogDir",
     "UnknownLogFile",
+    "UnknownMember",
     "UnknownTopicId",
     "UnknownTopicOrPartition",
+    "UnstableOffsets",
     "UnsupportedCompressionType",
     "UnsupportedLevel",
     "UnsupportedMessage",

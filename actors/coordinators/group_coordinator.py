@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Literal, NamedTuple, Protocol
 
 from raylog.actors.coordinators.codes import (
@@ -36,6 +37,7 @@ from raylog.actors.coordinators.group_machine import (
 from raylog.actors.coordinators.group_messages import GroupAnswer, GroupRequest
 from raylog.actors.coordinators.group_turn import Append, LogRecord, Reply
 from raylog.actors.events import event, warn
+from raylog.actors.metrics import Exporter
 from raylog.storage.clock import Clock
 from raylog.storage.errors import InvalidRecord, RaylogError
 
@@ -54,6 +56,8 @@ _CODES: Final = {
 }
 # A clock that was set is looked at again after this.
 LONGEST_SLEEP_S: Final = 60.0
+# Committed offsets that are exported as metrics: each costs Ray some microseconds.
+MOST_EXPORTED: Final = 2000
 
 
 class NotServed(NamedTuple):
@@ -149,6 +153,20 @@ class GroupCoordinator:
             del self._askers[token]
             raise
         asker.waits = True
+
+    def export(self, exporter: Exporter) -> None:
+        """Export where the groups stand."""
+        with self._changed:
+            standings = list(self._machine.standings()) if self._state == "serves" else []
+        left = MOST_EXPORTED
+        for group, members, offsets in standings:
+            exporter.gauge("raylog_group_members", members, group=group)
+            for place, committed in islice(offsets.items(), left):
+                where = {"topic": place.topic, "partition": str(place.partition)}
+                exporter.gauge(
+                    "raylog_group_committed_offset", committed.offset, group=group, **where
+                )
+            left = max(left - len(offsets), 0)
 
     # -- events ------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ The shell hands in each event with the time, and carries the instructions out be
 dice. Source: ``GroupCoordinatorShard``, ``GroupMetadataManager`` of Kafka.
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from raylog.actors.coordinators import committing, group_admin, joining, rebalancing, syncing
@@ -46,7 +47,7 @@ from raylog.actors.coordinators.group_messages import (
     SyncAnswer,
     SyncRequest,
 )
-from raylog.actors.coordinators.group_records import group_key, group_record
+from raylog.actors.coordinators.group_records import Committed, group_key, group_record
 from raylog.actors.coordinators.group_table import GroupTable
 from raylog.actors.coordinators.group_turn import (
     Alarm,
@@ -64,6 +65,7 @@ from raylog.actors.coordinators.group_turn import (
 )
 from raylog.actors.coordinators.timers import Timers
 from raylog.storage.buffers import Buffer
+from raylog.storage.names import TopicPartition
 
 # Of the tombstones of what is too old: so many in a batch.
 EXPIRED_IN_A_BATCH: Final = 1000
@@ -101,6 +103,14 @@ class AlarmRings(NamedTuple):
 Event: TypeAlias = Loaded | Asked | Appended | AppendFailed | AlarmRings
 
 
+class Standing(NamedTuple):
+    """How many members a group has, and what it has committed."""
+
+    group: str
+    members: int
+    offsets: Mapping[TopicPartition, Committed]
+
+
 class GroupMachine:
     """See the module's head."""
 
@@ -118,6 +128,11 @@ class GroupMachine:
     def replay_end(self, producer_id: int, *, is_commit: bool) -> None:
         """See ``GroupTable.replay_end``; before ``Loaded``."""
         self._table.replay_end(producer_id, is_commit=is_commit)
+
+    def standings(self) -> Iterator[Standing]:
+        """Where each group stands."""
+        for group_id, group in self._table.groups.items():
+            yield Standing(group_id, len(group.members), self._table.offsets.of(group_id))
 
     @property
     def next_alarm_ms(self) -> int | None:

@@ -115,6 +115,8 @@ class LogSockets:
         """Export its metrics."""
         if self._sockets is not None:
             self._sockets.export(exporter, OF_LOG_ACTOR)
+        if self._coordinator is not None:
+            self._coordinator.export(exporter)
 
     def close(self) -> None:
         """Answer what is in hand, and nothing more."""

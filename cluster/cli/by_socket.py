@@ -21,7 +21,7 @@ from raylog.storage.errors import RaylogError
 
 if TYPE_CHECKING:
     from raylog.cluster.client.bootstrap import Bootstrap, Place
-    from raylog.cluster.client.connection import Connection
+    from raylog.cluster.client.connection import GroupConnection
     from raylog.cluster.client.sockets.cluster_socket import ClusterSocket
     from raylog.storage.schemas.types import Value
 
@@ -124,7 +124,7 @@ def _answers(bootstrap: "Bootstrap") -> bool:
     return True
 
 
-def connection(wanted: Wanted) -> "Connection":
+def connection(wanted: Wanted) -> "GroupConnection":
     """What a producer or a consumer stands on: by socket if it can be, else by Ray."""
     there = bootstrap(wanted)
     if there is None:

@@ -5,6 +5,7 @@ import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -20,7 +21,7 @@ from raylog.storage.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
     from raylog.cluster.cli.silence import Watched
-    from raylog.cluster.client.connection import Connection
+    from raylog.cluster.client.connection import GroupConnection
     from raylog.cluster.client.consumer import Consumer, ConsumerRecord
     from raylog.cluster.client.consumer.places import Places
 
@@ -66,6 +67,16 @@ To = Annotated[
     typer.Option(metavar="WHERE", help="Stop before this place, see --from. Default: never."),
 ]
 Exit = Annotated[bool, typer.Option("--exit", "-e", help="Stop at the current end: --to latest.")]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="GROUP",
+        help="As a member of this group: go on where it has committed, and commit what is printed. "
+        "--from is for partitions of which it has committed nothing.",
+    ),
+]
 Count = Annotated[
     int | None, typer.Option("--count", "-c", min=1, metavar="N", help="Stop after N records.")
 ]
@@ -103,6 +114,7 @@ def consume(
     exit_: Exit = False,
     count: Count = None,
     partition: Partitions = None,
+    group: Group = None,
     format_: Format = "text",
     with_key: WithKey = False,
     null_value: NullValue = None,
@@ -111,6 +123,8 @@ def consume(
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Print records, one per line, until --to, --count or Ctrl-C."""
+    if group is not None and (to, exit_, last, partition) != (None, False, None, None):
+        raise typer.BadParameter("a group has no end: --group goes with --from and --count alone")
     wanted = _range(from_, last, to, exit_)
     line = _printer(format_, with_key, null_value)
     pattern = _pattern(topics)
@@ -118,19 +132,31 @@ def consume(
     is_bounded = wanted.end is not None
     with (
         Interrupts() as interrupts,
-        _consumer(connection, is_bounded=is_bounded) as (consumer, asked),
+        _consumer(connection, group, is_bounded=is_bounded) as (consumer, asked),
     ):
         try:
             with interrupts.welcome():
-                _assign(consumer, pattern or topics, partition, wanted)
-            _print_all(consumer, line, interrupts, count, is_bounded=is_bounded, asked=asked)
+                if group is not None:
+                    consumer.subscribe(pattern or topics, from_=_start_in_group(wanted.start))
+                else:
+                    _assign(consumer, pattern or topics, partition, wanted)
+            _print_all(
+                consumer,
+                line,
+                interrupts,
+                count,
+                is_bounded=is_bounded,
+                asked=asked,
+                stores=group is not None,
+            )
         except KeyboardInterrupt:
+            consumer.close()  # a member commits what was printed
             raise typer.Exit(interrupts.exit_status) from None
 
 
 @contextmanager
 def _consumer(
-    connection: "Connection", *, is_bounded: bool
+    connection: "GroupConnection", group: str | None, *, is_bounded: bool
 ) -> "Iterator[tuple[Consumer, Watched]]":
     """A consumer during which silent partitions are named, and what it asks.
 
@@ -143,7 +169,10 @@ def _consumer(
     from raylog.cluster.naming import named
 
     asked = watched(connection)
-    with Consumer(asked, auto_offset_reset="none") as consumer:  # type: ignore[arg-type]
+    settings: dict[str, Any] = {}
+    if group is not None:  # it commits what was printed
+        settings = {"group_id": group, "enable_auto_offset_store": False}
+    with Consumer(asked, auto_offset_reset="none", **settings) as consumer:  # type: ignore[arg-type]
         watch = Watch(asked, note, consumer.wakeup if is_bounded else None)
         with watching(watch):
             try:
@@ -193,6 +222,13 @@ def _pattern(topics: list[str]) -> re.Pattern[str] | None:
         return re.compile(topics[0])
     except re.error as error:
         raise typer.BadParameter(f"{topics[0]!r} is no regular expression: {error}") from None
+
+
+def _start_in_group(start: Place) -> str | datetime:
+    """Where a partition begins of which the group has committed nothing."""
+    if isinstance(start, Offset):
+        raise typer.BadParameter("--from OFFSET does not go with --group; see `raylog group seek`")
+    return start if isinstance(start, str) else datetime.fromtimestamp(start / 1000, UTC)
 
 
 # -- where to read ---------------------------------------------------------------------------------
@@ -282,7 +318,9 @@ def _print_all(
     *,
     is_bounded: bool,
     asked: "Watched",
+    stores: bool = False,
 ) -> None:
+    """``stores``: for a group, what was printed."""
     out = sys.stdout.buffer
     while left != 0 and not (is_bounded and consumer.is_at_end) and not _reader_left():
         with interrupts.welcome():
@@ -292,6 +330,8 @@ def _print_all(
             # no signal in between: whole lines, and none twice
             out.write(b"".join(map(line, records)))
             out.flush()
+        if stores:
+            consumer.store_offsets(records)
         left = None if left is None else left - len(records)
 
 

@@ -16,6 +16,7 @@ from raylog.cluster.cli import (
     configs,
     consume,
     disks,
+    groups,
     health,
     log,
     metadata,
@@ -49,6 +50,7 @@ app.add_typer(disks.app, name="partition")
 app.add_typer(disks.dirs_app, name="log-dirs")
 app.add_typer(nodes.app, name="node")
 app.add_typer(upgrade.app, name="upgrade")
+app.add_typer(groups.app, name="group")
 app.add_typer(users.app, name="user")
 app.add_typer(configs.app, name="config")
 app.add_typer(metadata.app, name="metadata")

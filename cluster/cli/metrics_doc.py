@@ -38,14 +38,29 @@ _GROUPS = (
     ),
 )
 
+_LAG = """
+How far a group is behind, in offsets, is the difference of two metrics, as the dashboard shows it:
+
+```
+max by (SessionName, topic, partition) (ray_raylog_log_end_offset)
+- on (SessionName, topic, partition) group_right
+max by (SessionName, topic, partition, group) (ray_raylog_group_committed_offset)
+```
+"""
+
 
 def page() -> str:
     """The whole page."""
     of_nodes = [metric for metric in METRICS if "node" in metric.tags]
     of_brokers = [metric for metric in METRICS if metric.tags == OF_BROKER]
-    of_partitions = [metric for metric in METRICS if metric not in (*of_nodes, *of_brokers)]
+    of_groups = [metric for metric in METRICS if "group" in metric.tags]
+    others = (*of_nodes, *of_brokers, *of_groups)
+    of_partitions = [metric for metric in METRICS if metric not in others]
     parts = [
         _section("Partitions", "From each partition's LogActor.", of_partitions),
+        _section(
+            "Groups", "From the LogActor that coordinates the group. Lag: see below.", of_groups
+        ),
         _section("The broker", "From its Controller.", of_brokers),
     ]
     for title, whose, prefixes in _GROUPS:
@@ -58,6 +73,7 @@ def page() -> str:
     return (
         _HEAD
         + "\n".join(parts)
+        + _LAG
         + f"\nThe histograms have these bucket bounds, in seconds: {limits}.\n"
     )
 

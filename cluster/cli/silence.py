@@ -26,7 +26,12 @@ from typing import TYPE_CHECKING, Any, Final
 from raylog.actors.errors import NotLeader, RequestTimedOut
 
 if TYPE_CHECKING:
-    from raylog.cluster.client.connection import Connection, FetchRequest, OffsetRequest
+    from raylog.cluster.client.connection import (
+        ApiRequest,
+        FetchRequest,
+        GroupConnection,
+        OffsetRequest,
+    )
 
 # A healthy partition answers in milliseconds, and a fetch that waits for records in half a second.
 TOLD_AFTER_S: Final = 5.0
@@ -61,7 +66,7 @@ class Watched:
 
     max_in_flight = 1
 
-    def __init__(self, connection: "Connection", clock: Callable[[], float]) -> None:
+    def __init__(self, connection: "GroupConnection", clock: Callable[[], float]) -> None:
         self._connection, self._clock = connection, clock
         self.namespace = getattr(connection, "namespace", None)
         self._lock = threading.Lock()  # held for moments
@@ -114,6 +119,13 @@ class Watched:
     def list_offset(self, request: "OffsetRequest", *, timeout_s: float) -> "Future[Any]":
         asked = self._connection.list_offset(request, timeout_s=timeout_s)
         return self._watch(f"{request.topic}-{request.partition}", asked)
+
+    def ask(self, request: "ApiRequest", *, timeout_s: float) -> "Future[Any]":
+        """Not watched: an answer of a coordinator may wait for other members."""
+        return self._connection.ask(request, timeout_s=timeout_s)
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        self._connection.call_later(seconds, call)
 
     def forget(self, topic: str, partition: int) -> None:
         self._connection.forget(topic, partition)
@@ -187,6 +199,6 @@ def watching(watch: Watch) -> Iterator[None]:
         ended.set()
 
 
-def watched(connection: "Connection") -> Watched:
+def watched(connection: "GroupConnection") -> Watched:
     """By the machine's clock."""
     return Watched(connection, time.monotonic)

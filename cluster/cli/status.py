@@ -21,6 +21,8 @@ from raylog.cluster.cli.common import (
     show_json,
     tell,
 )
+from raylog.storage.errors import RaylogError
+from raylog.storage.names import CONSUMER_OFFSETS
 
 if TYPE_CHECKING:
     from raylog.actors.messages import LogDirStatus, PartitionStatus
@@ -38,6 +40,7 @@ COLUMNS = (
     "pid",
     "folder",
 )
+GROUPS_TIMEOUT_S = 3.0
 NOBODY = "nobody listens yet"
 # What only a LogActor knows of its partition.
 _OFFSETS_TO_EPOCH = (None,) * 6
@@ -91,6 +94,7 @@ def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
         ("nodes", f"{well} of {len(facts.nodes)} take part"),
         ("log dirs", f"{len(online)} of {len(facts.log_dirs)} online{_least_room(online)}"),
         ("topics", str(len(facts.topics))),
+        *(("groups", groups) for groups in _groups_in_words(broker, facts)),
         (
             "partitions",
             f"{_serving(facts)} of {len(described)} serve"
@@ -105,6 +109,42 @@ def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
             Bytes(sum(partition.size_bytes for partition in facts.partitions)).for_people(),
         ),
     ]
+
+
+def _groups(broker: "Broker", facts: "Facts") -> list[dict[str, object]] | None:
+    """Each group and how far it is behind; None where its coordinator does not answer."""
+    from raylog.cluster.client.groups import Groups
+
+    if CONSUMER_OFFSETS not in {topic.name for topic in facts.topics}:
+        return []
+    ends = {each.partition: each.offsets.log_end_offset for each in facts.partitions}
+    groups = Groups(broker.client_connection(), timeout_s=GROUPS_TIMEOUT_S)
+    try:
+        return [
+            {
+                "group": one.group,
+                "state": one.state,
+                "lag": sum(
+                    max(ends[str(each)] - at.offset, 0)
+                    for each, at in groups.committed(one.group).items()
+                    if str(each) in ends
+                ),
+            }
+            for one in groups.list_groups()
+        ]
+    except RaylogError:
+        return None
+
+
+def _groups_in_words(broker: "Broker", facts: "Facts") -> list[str]:
+    """A line, or none where there is no group."""
+    groups = _groups(broker, facts)
+    if groups is None:
+        return ["their coordinator does not answer"]
+    if not groups:
+        return []
+    lag = sum(int(str(one["lag"])) for one in groups)
+    return [f"{len(groups)}, together {lag} offsets behind"]
 
 
 def _least_room(log_dirs: "list[LogDirStatus]") -> str:
@@ -141,6 +181,7 @@ def _document(
         ],
         "log_dirs": facts.log_dirs,
         "topics": len(facts.topics),
+        "groups": _groups(broker, facts),
         "partitions_serving": _serving(facts),
         "partitions_wanted": len(list(facts.described())),
         "recovering": facts.recovering,

@@ -9,10 +9,13 @@ No call waits, and none raises: what is wrong is in the future. Futures end in a
 adds a callback does little in it.
 """
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, NamedTuple, Protocol
 
+from raylog.actors.plane.apis.api import Api
 from raylog.storage.buffers import Buffer
+from raylog.storage.schemas.types import Value
 from raylog.storage.state.epochs import NO_EPOCH, EpochEnd
 from raylog.storage.wire import message
 
@@ -62,6 +65,17 @@ class OffsetRequest(NamedTuple):
     leader_epoch: int
     timestamp: int
     isolation: int = READ_UNCOMMITTED
+
+
+class ApiRequest(NamedTuple):
+    """Any request that the process of a partition answers, in the last version of its API."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    api: Api
+    body: Value
+    may_wait: bool = False  # its answer may come much later than those behind it
 
 
 class OffsetAnswer(NamedTuple):
@@ -150,3 +164,13 @@ class Connection(Protocol):
 
     def forget(self, topic: str, partition: int) -> None:
         """A request to this partition failed: look up afresh who serves it."""
+
+
+class GroupConnection(Connection, Protocol):
+    """What a consumer stands on, which may be a member of a group."""
+
+    def ask(self, request: ApiRequest, *, timeout_s: float) -> "Future[Value]":
+        """The body of the answer. Error codes in it are the caller's business."""
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call, after so long, what neither waits nor raises."""

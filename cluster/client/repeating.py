@@ -56,6 +56,24 @@ def then(first: "Future[Found]", ask: "Callable[[Found], Future[Answer]]") -> "F
     return future
 
 
+def taken(first: "Future[Found]", take: Callable[[Found], Answer]) -> "Future[Answer]":
+    """The answer as ``take`` makes it, which may raise; or the error of ``first``."""
+    future: Future[Answer] = Future()
+
+    def settle(done: "Future[Found]") -> None:
+        error = done.exception()
+        if error is not None:
+            fail(future, error)
+            return
+        try:
+            end(future, take(done.result()))
+        except Exception as refused:
+            fail(future, refused)
+
+    first.add_done_callback(settle)
+    return future
+
+
 def _hand_on(future: "Future[Answer]", done: "Future[Answer]") -> None:
     error = done.exception()
     if error is None:

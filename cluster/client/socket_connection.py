@@ -24,9 +24,11 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from raylog.actors.errors import ActorAway, ForkedProcess, RequestTimedOut
 from raylog.actors.messages import DataAddress
+from raylog.actors.plane.apis.api import Api
 from raylog.actors.runtime.clusters import check_not_forked
 from raylog.cluster.client.buffers import Buffers
 from raylog.cluster.client.connection import (
+    ApiRequest,
     FetchAnswer,
     FetchRequest,
     OffsetAnswer,
@@ -45,6 +47,7 @@ from raylog.cluster.client.sockets.remote_logs import RemoteLogs
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
+from raylog.storage.schemas.types import Value
 
 _BUFFERS: Final = Buffers()
 _REACTOR: Final = Reactor()
@@ -55,7 +58,7 @@ _REMOTE: Final = RemoteLogs(_REACTOR, _BUFFERS)
 # A process that is forked off has none of its parent's threads.
 os.register_at_fork(after_in_child=_REACTOR.start_anew)
 
-Request: TypeAlias = ProduceRequest | FetchRequest | OffsetRequest
+Request: TypeAlias = ProduceRequest | FetchRequest | OffsetRequest | ApiRequest
 
 
 def logs_of(broker: str) -> LocalLogs:
@@ -85,6 +88,14 @@ class _Form(NamedTuple):
 _PRODUCE: Final = _Form(wire.produce_request, wire.produce_answer, is_read=False)
 _FETCH: Final = _Form(wire.fetch_request, wire.fetch_answer, is_read=True)
 _LIST_OFFSET: Final = _Form(wire.offset_request, wire.offset_answer, is_read=True)
+
+
+def _form_of(api: Api) -> _Form:
+    return _Form(
+        lambda request, correlation_id: wire.request_frame(api, correlation_id, request.body),
+        lambda frame, _: wire.answer_body(api, frame),
+        is_read=False,
+    )
 
 
 class _Asking(NamedTuple):
@@ -167,6 +178,15 @@ class SocketConnection(Generic[OfCluster]):
     def list_offset(self, request: OffsetRequest, *, timeout_s: float) -> "Future[OffsetAnswer]":
         """See ``connection.Connection``."""
         return self._ask(request, timeout_s, _LIST_OFFSET)
+
+    def ask(self, request: ApiRequest, *, timeout_s: float) -> "Future[Value]":
+        """See ``connection.Connection``."""
+        form = _form_of(request.api)
+        return self._ask(request, timeout_s, form, may_wait=request.may_wait)
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        """See ``connection.Connection``."""
+        self.cluster.deadlines.call_later(seconds, call)
 
     def forget(self, topic: str, partition: int) -> None:
         """See ``connection.Connection``."""

@@ -82,6 +82,7 @@ class FakeConnection:
     def __init__(self, **topics: int) -> None:
         """``topics``: how many partitions each has."""
         self.now_s = 1000.0
+        self.waits = 0  # of all consumers
         self.topics: dict[str, list[Served]] = {}
         self.ids: dict[str, str] = {}
         self.fetches: list[FetchRequest] = []
@@ -220,6 +221,7 @@ class ManualWaiter(Waiter):
         self._is_awake = True
 
     def wait(self, seconds: float) -> None:
+        self.connection.waits += 1
         self.connection.tick()
         if not self._is_awake:
             self.connection.pass_time(max(seconds, 0))

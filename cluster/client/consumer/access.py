@@ -17,6 +17,7 @@ class Access:
     def __init__(self, keep: Callable[[], None], begin_again: Callable[[], None]) -> None:
         """``keep``: the user has what a call took out. ``begin_again``: nobody got it."""
         self.is_closed = False
+        self._is_ending = False  # the user's functions may still call it, in the thread that closes
         self._keep, self._begin_again = keep, begin_again
         self._lock, self._process = threading.RLock(), os.getpid()
 
@@ -44,7 +45,7 @@ class Access:
 
     def check_open(self) -> None:
         """Raises ConsumerClosed: whoever waits in a call looks here when it is woken."""
-        if self.is_closed:
+        if self.is_closed and not self._is_ending:
             raise ConsumerClosed()
 
     def close(self, wake: Callable[[], None], forget: Callable[[], None]) -> None:
@@ -60,6 +61,8 @@ class Access:
             self._lock.acquire()
         try:
             if self._process == os.getpid():  # else its requests are the parent's, and go on
+                self._is_ending = True
                 forget()
         finally:
+            self._is_ending = False
             self._lock.release()

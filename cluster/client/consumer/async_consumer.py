@@ -16,13 +16,15 @@ import pyarrow as pa
 
 from raylog.actors.errors import ConsumerBusy, InvalidRequest
 from raylog.cluster.client.columns import SCHEMA
-from raylog.cluster.client.connection import Connection
+from raylog.cluster.client.connection import GroupConnection
 from raylog.cluster.client.consumer.consumer import (
     POLL_TIMEOUT_MS,
     Consumer,
     Partition,
     at_most,
 )
+from raylog.cluster.client.consumer.group.group import Listener, Offsets
+from raylog.cluster.client.consumer.group.messages import GroupMetadata, OffsetAndMetadata
 from raylog.cluster.client.consumer.instructions import OffsetAndEpoch
 from raylog.cluster.client.consumer.places import Offset, Places
 from raylog.cluster.client.consumer.topics import Topics
@@ -74,7 +76,7 @@ class AsyncConsumer:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: GroupConnection,
         *topics: str,
         from_: Places = None,
         to: Places = None,
@@ -108,20 +110,23 @@ class AsyncConsumer:
         await self.start()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, error: object, *_: object) -> None:
+        if self._consumer is not None:
+            self._consumer._commits_at_close = error is None
         await self.close()
 
     async def close(self) -> None:
         """Forget everything; what is called afterwards raises ConsumerClosed.
 
-        A call of another task ends first. If it waits, it ends now, with ConsumerClosed.
+        A member commits and leaves its group, as :meth:`Consumer.close` says. A call of another
+        task ends first. If it waits, it ends now, with ConsumerClosed.
         """
         self._end_waits()
         while not self._idle.is_set():
             await self._idle.wait()
             self._end_waits()  # it may have been the call that starts this
         if self._consumer is not None:
-            self._consumer.close()
+            await _in_thread(self._consumer.close)
 
     def _end_waits(self) -> None:
         if self._consumer is not None:
@@ -215,9 +220,58 @@ class AsyncConsumer:
     def assignment(self) -> list[TopicPartition]:
         return self._started.assignment
 
-    async def subscribe(self, topics: Topics, *, from_: Places = None, to: Places = None) -> None:
-        """As ``Consumer.subscribe``."""
-        await self._call(self._started.subscribe, topics, from_=from_, to=to)
+    async def subscribe(
+        self,
+        topics: Topics,
+        *,
+        from_: Places = None,
+        to: Places = None,
+        on_assign: Listener | None = None,
+        on_revoke: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
+        """As ``Consumer.subscribe``.
+
+        The functions are called in a thread, with a :class:`Consumer`: there they call it without
+        ``await``.
+        """
+        await self._call(
+            self._started.subscribe,
+            topics,
+            from_=from_,
+            to=to,
+            on_assign=on_assign,
+            on_revoke=on_revoke,
+            on_lost=on_lost,
+        )
+
+    async def commit(self, offsets: Offsets = None) -> dict[TopicPartition, OffsetAndMetadata]:
+        """As ``Consumer.commit``."""
+        return await self._call(self._started.commit, offsets)
+
+    def commit_async(
+        self, offsets: Offsets = None
+    ) -> "asyncio.Future[dict[TopicPartition, OffsetAndMetadata]]":
+        """As ``Consumer.commit_async``."""
+        with self._exclusive():
+            return asyncio.wrap_future(self._started.commit_async(offsets))
+
+    async def committed(
+        self, partitions: Iterable[Partition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """As ``Consumer.committed``."""
+        chosen = None if partitions is None else list(partitions)
+        return await self._call(self._started.committed, chosen)
+
+    def store_offsets(self, offsets: Offsets) -> None:
+        """As ``Consumer.store_offsets``."""
+        with self._exclusive():
+            self._started.store_offsets(offsets)
+
+    def group_metadata(self) -> GroupMetadata:
+        """As ``Consumer.group_metadata``."""
+        with self._exclusive():
+            return self._started.group_metadata()
 
     async def assign(
         self, partitions: Iterable[Partition], *, from_: Places = None, to: Places = None

@@ -1,19 +1,32 @@
 """The settings of a consumer, by Kafka's names, dotted or with underscores."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
+from raylog.actors.coordinators.assignment.assignors import ASSIGNORS, COOPERATIVE_STICKY
 from raylog.cluster.client.settings import by_name
 from raylog.storage.errors import InvalidConfig
 
 Deserializer = Callable[[bytes], Any]
 
 RESETS: Final = ("earliest", "latest", "none")
+# The settings that have a meaning in a group alone.
+OF_GROUPS: Final = frozenset(
+    {
+        "group_id",
+        "group_instance_id",
+        "partition_assignment_strategy",
+        "session_timeout_ms",
+        "heartbeat_interval_ms",
+        "max_poll_interval_ms",
+        "enable_auto_commit",
+        "auto_commit_interval_ms",
+        "enable_auto_offset_store",
+    }
+)
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 
-_NO_GROUPS = "there are no groups yet: keep positions(), and begin at them with from_ or seek"
-_NO_MEMBERS = "there are no groups yet: assign partitions; no consumer is expelled"
 _RAYS_NETWORK = "Ray's own network is used"
 _PATTERNS = "subscribe to a pattern with what it is to match"
 # Kafka's keys, and librdkafka's and kafka-python's, that mean nothing here, and what to do; a key
@@ -21,14 +34,8 @@ _PATTERNS = "subscribe to a pattern with what it is to match"
 _ELSEWHERE: Final = {
     "bootstrap.servers": "a consumer belongs to its broker: raylog.connect(address)",
     "metadata.broker.list": "a consumer belongs to its broker: raylog.connect(address)",
-    "group.": _NO_GROUPS,
-    "enable.auto.commit": _NO_GROUPS,
-    "enable.auto.offset.store": _NO_GROUPS,
-    "auto.commit.": _NO_GROUPS,
-    "session.timeout.ms": _NO_MEMBERS,
-    "heartbeat.interval.ms": _NO_MEMBERS,
-    "max.poll.interval.ms": _NO_MEMBERS,
-    "partition.assignment.strategy": _NO_MEMBERS,
+    "group.protocol": "groups are of the classic protocol: leave it out",
+    "group.remote.assignor": "groups are of the classic protocol: partition.assignment.strategy",
     "exclude.internal.topics": _PATTERNS,
     "allow.auto.create.topics": "no topic is made by reading it: broker.create_topic(name)",
     "interceptor.classes": "call them on what poll returns",
@@ -40,7 +47,8 @@ _ELSEWHERE: Final = {
     "client.rack": "each partition has one replica, which is read",
     "check.crcs": "checksums are always checked",
     "api.version": "clients and brokers of one raylog understand each other",
-    "on.commit": _NO_GROUPS,
+    "on.commit": "commit_async returns a future",
+    "rebalance.cb": "subscribe(on_assign=, on_revoke=, on_lost=)",
     "error.cb": "a call raises its error",
     "stats.cb": "see docs/METRICS.md, and raylog status",
     "api.version.": "clients and brokers of one raylog understand each other",
@@ -79,6 +87,20 @@ class ConsumerConfig:
     default_api_timeout_ms: int = 60_000  # of look-ups
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
+    # None: no group; positions are the user's own
+    group_id: str | None = None
+    group_instance_id: str | None = (
+        None  # of a static member, which may restart without a rebalance
+    )
+    # names, or one string of them with commas; Kafka's own has range, too, and so stops all members
+    partition_assignment_strategy: Sequence[str] | str = COOPERATIVE_STICKY.name
+    session_timeout_ms: int = 45_000  # without a heartbeat for so long, others get its partitions
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000  # without a poll for so long it leaves its group
+    enable_auto_commit: bool | None = None  # None: where there is a group
+    auto_commit_interval_ms: int = 5_000
+    # False: only what store_offsets was given is committed
+    enable_auto_offset_store: bool = True
 
     def __post_init__(self) -> None:
         _check_choice("auto.offset.reset", self.auto_offset_reset or "latest", RESETS)
@@ -94,11 +116,17 @@ class ConsumerConfig:
             if field.type is int:
                 least = 0 if field.name == "fetch_max_wait_ms" else 1
                 _check_integer(field.name.replace("_", "."), getattr(self, field.name), least)
+        _check_group(self)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
         """Settings by either spelling. Raises InvalidConfig, which says what there is instead."""
-        return cls(**by_name(settings, {field.name for field in fields(cls)}, _ELSEWHERE))
+        known = by_name(settings, {field.name for field in fields(cls)}, _ELSEWHERE)
+        if known.get("group_id") is None:
+            for name in known.keys() & OF_GROUPS - {"group_id"}:
+                if (name, known[name]) != ("enable_auto_commit", False):
+                    raise InvalidConfig(_dotted(name), known[name], "needs a group.id")
+        return cls(**known)
 
     def with_start(self, start: object) -> Self:
         """With an ``auto.offset.reset`` in any case.
@@ -114,6 +142,16 @@ class ConsumerConfig:
     @property
     def reset(self) -> str:
         return self.auto_offset_reset or "latest"
+
+    @property
+    def commits_by_itself(self) -> bool:
+        return self.group_id is not None and self.enable_auto_commit is not False
+
+    @property
+    def assignors(self) -> tuple[str, ...]:
+        given = self.partition_assignment_strategy
+        names = given.split(",") if isinstance(given, str) else given
+        return tuple(name.strip() for name in names)
 
     @property
     def isolation(self) -> int:
@@ -142,6 +180,33 @@ class ConsumerConfig:
     @property
     def retry_backoff_max_s(self) -> float:
         return self.retry_backoff_max_ms / 1000
+
+
+def without_group(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The same settings for a consumer that is in no group."""
+    return {key: value for key, value in settings.items() if key.replace(".", "_") not in OF_GROUPS}
+
+
+def _dotted(name: str) -> str:
+    return name.replace("_", ".")
+
+
+def _check_group(config: ConsumerConfig) -> None:
+    for name in ("group_id", "group_instance_id"):
+        given = getattr(config, name)
+        if given is not None and (not isinstance(given, str) or not given):
+            raise InvalidConfig(_dotted(name), given, "must be a str of one or more characters")
+    for name in ("enable_auto_commit", "enable_auto_offset_store"):
+        if getattr(config, name) not in (True, False, None):
+            raise InvalidConfig(_dotted(name), getattr(config, name), "must be True or False")
+    key = "partition.assignment.strategy"
+    if not config.assignors:
+        raise InvalidConfig(key, "", f"must have one of {', '.join(ASSIGNORS)}")
+    for assignor in config.assignors:
+        _check_choice(key, assignor, tuple(ASSIGNORS))
+    if config.heartbeat_interval_ms >= config.session_timeout_ms:
+        why = f"must be less than session.timeout.ms={config.session_timeout_ms}"
+        raise InvalidConfig("heartbeat.interval.ms", config.heartbeat_interval_ms, why)
 
 
 def _check_choice(key: str, value: object, choices: tuple[str, ...]) -> None:

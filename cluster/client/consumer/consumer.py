@@ -1,15 +1,17 @@
-"""The consumer: assigned partitions, a position in each, records or tables out; no groups yet.
+"""The consumer: partitions, a position in each, records or tables out.
 
 What to do next is the machine's business (``machine.py``), asking and decoding the fetcher's
-(``fetcher.py``). Here is what users call, and the only place that waits.
+(``fetcher.py``), and who reads what the group's (``group/``). Here is what users call, and the only
+place that waits.
 
-Nothing is committed: the position is the consumer's own, to read (``position``), to keep, and to
-set (``seek``).
+Without a ``group.id`` nothing is committed: the position is the consumer's own, to read
+(``position``), to keep, and to set (``seek``).
 """
 
 import functools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from datetime import datetime
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -26,13 +28,23 @@ from raylog.actors.errors import (
 from raylog.actors.runtime.clusters import check_not_forked
 from raylog.cluster.client.added_partitions import hear_of_partitions
 from raylog.cluster.client.columns import SCHEMA, to_table
-from raylog.cluster.client.connection import Connection
+from raylog.cluster.client.connection import GroupConnection
 from raylog.cluster.client.consumer.access import Access
 from raylog.cluster.client.consumer.asking import Asking
 from raylog.cluster.client.consumer.assigned import Assigned
-from raylog.cluster.client.consumer.config import ConsumerConfig
+from raylog.cluster.client.consumer.config import ConsumerConfig, without_group
 from raylog.cluster.client.consumer.fetcher import Fetcher
-from raylog.cluster.client.consumer.instructions import OffsetAndEpoch, When
+from raylog.cluster.client.consumer.group.group import (
+    Group,
+    Listener,
+    Listeners,
+    Offsets,
+    committed_start,
+    offsets_of,
+)
+from raylog.cluster.client.consumer.group.messages import GroupMetadata, OffsetAndMetadata
+from raylog.cluster.client.consumer.group.reader import MachineReader
+from raylog.cluster.client.consumer.instructions import OffsetAndEpoch, Start, When
 from raylog.cluster.client.consumer.iteration import Iteration
 from raylog.cluster.client.consumer.machine import Machine
 from raylog.cluster.client.consumer.places import (
@@ -49,7 +61,7 @@ from raylog.cluster.client.consumer.places import (
 )
 from raylog.cluster.client.consumer.topics import Topics, names_or_pattern
 from raylog.cluster.client.consumer.waiter import Waiter
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import InvalidConfig, RaylogError
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST
 from raylog.storage.records.record import ConsumerRecord
@@ -92,13 +104,19 @@ class Consumer:
     Partitions that are added to topics later are read from their beginning on, within
     ``metadata.max.age.ms``; not with ``to`` or ``partitions``, or after :meth:`assign`.
 
+    With a ``group.id`` it is a member of a group, which shares the partitions of the topics among
+    its members, and begins where the group has committed; ``from_`` and ``auto.offset.reset`` say
+    where it begins else. It commits what was handed out every ``auto.commit.interval.ms``, in the
+    next poll, before a partition goes to another member, and when it is closed; but not when a
+    ``with`` block ends by an error: those records come again. See docs/CLIENTS.md.
+
     One thread at a time: a second one gets ConsumerBusy. Only :meth:`wakeup` and :meth:`close` are
     for any thread. A consumer is not pickled: make one where it is used, of a broker, which is.
     """
 
     def __init__(
         self,
-        connection: Connection,
+        connection: GroupConnection,
         *topics: str,
         from_: Places = None,
         to: Places = None,
@@ -117,6 +135,11 @@ class Consumer:
         self._fetcher = Fetcher(connection, self._machine, self._waiter.now, self._waiter.wake)
         self._iteration = Iteration(self._fetcher)
         self._access = Access(self._machine.keep, self._begin_again)
+        self._commits_at_close = True
+        self._group: Group | None = None
+        if self._config.group_id is not None:
+            reader = MachineReader(self, self._machine, self._iteration)
+            self._group = Group(connection, self._config, self._waiter, reader)
         hear_of_partitions(self)
         if partitions is not None:
             numbers = [offset_of(number, "partitions") for number in partitions]
@@ -127,7 +150,8 @@ class Consumer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: object, *_: object) -> None:
+        self._commits_at_close = error is None
         self.close()
 
     def __reduce__(self) -> Any:
@@ -149,8 +173,7 @@ class Consumer:
         """Read these partitions, in the place of those before."""
         wanted = [partition_of(each) for each in partitions]
         check_places(wanted, from_, to)
-        self._iteration.set_aside()
-        self._machine.unsubscribe()
+        self._give_up()
         self._assign(wanted, from_, to)
 
     @_exclusive
@@ -160,17 +183,24 @@ class Consumer:
         """Read these partitions, too; the others go on where they are, also if this raises."""
         wanted = [partition_of(each) for each in partitions]
         check_places(wanted, from_, to)
+        self._check_not_member()
         self._iteration.set_aside()
         self._assign(wanted, from_, to)
 
     @_exclusive
     def incremental_unassign(self, partitions: Iterable[Partition]) -> None:
         """Read these partitions no more."""
+        self._check_not_member()
         self._iteration.set_aside()
         self._machine.unassign([self._of(partition).partition for partition in partitions])
 
+    def _check_not_member(self) -> None:
+        if self._is_member:
+            why = "its group assigns them; pause() them, or make a consumer without group.id"
+            raise InvalidRequest("partitions", self._config.group_id, why)
+
     def _assign(self, wanted: list[TopicPartition], from_: Places, to: Places) -> None:
-        start_of, end_of = starts(from_), ends(to)
+        start_of, end_of = self._starts(wanted, from_), ends(to)
         given_ends = {each: end for each in wanted if (end := end_of(each)) is not None}
         self._machine.assign({each: start_of(each) for each in wanted}, given_ends)
         try:
@@ -179,14 +209,45 @@ class Consumer:
             self._machine.unassign(wanted)
             raise
 
+    def _starts(
+        self, wanted: Collection[TopicPartition], from_: Places
+    ) -> Callable[[TopicPartition], Start | None]:
+        """Where each begins: where the group stands, else as the user says."""
+        start_of = starts(from_)
+        if self._group is None or not wanted:
+            return start_of
+        self._group.begin(wanted)
+        known = self._committed(self._group, wanted)
+        return lambda each: committed_start(known, each) or start_of(each)
+
     @_exclusive
-    def subscribe(self, topics: Topics, *, from_: Places = None, to: Places = None) -> None:
+    def subscribe(
+        self,
+        topics: Topics,
+        *,
+        from_: Places = None,
+        to: Places = None,
+        on_assign: Listener | None = None,
+        on_revoke: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
         """Read all partitions of these topics, or of those that match, in the place of before.
 
         ``topics``: a name, several, or a pattern: a compiled one, or a string that begins with ^.
         Partitions that are added to them, and topics that match and are made later, are read from
         their beginning on, within ``metadata.max.age.ms``; not with ``to``.
+
+        With a ``group.id`` the group's members share the partitions. The functions are called
+        within a later poll, each with this consumer and the partitions that are added
+        (``on_assign``), are given up (``on_revoke``: they may be committed there), or were lost,
+        since the group took this member for dead (``on_lost``; without it ``on_revoke`` is called).
         """
+        listeners = Listeners(on_assign, on_revoke, on_lost)
+        if self._group is not None:
+            self._join(self._group, topics, from_, to, listeners)
+            return
+        if listeners != Listeners():
+            raise InvalidRequest("on_assign", topics, "needs a group.id: nobody else assigns")
         names, pattern = names_or_pattern(topics)
         self._iteration.set_aside()
         start_of, end_of = starts(from_), ends(to)
@@ -198,11 +259,38 @@ class Consumer:
             self._machine.unsubscribe()
             raise
 
+    def _join(
+        self, group: Group, topics: Topics, from_: Places, to: Places, listeners: Listeners
+    ) -> None:
+        """Be a member, once the topics are known to be there."""
+        if to is not None:
+            raise InvalidRequest("to", to, "a group reads for ever; leave it or group.id out")
+        self._iteration.set_aside()
+        if not group.is_subscribed:
+            self._machine.unsubscribe()
+        group.subscribe(topics, from_, listeners)
+        try:
+            self._wait_for(lambda: group.advance() and group.knows_topics, wakes_at=group.wakes_at)
+        except BaseException:
+            self._give_up()
+            raise
+
     @_exclusive
     def unsubscribe(self) -> None:
-        """Read nothing."""
+        """Read nothing. A member commits as when it is closed, and leaves its group."""
+        self._give_up()
+
+    def _give_up(self) -> None:
         self._iteration.set_aside()
-        self._machine.unsubscribe()
+        try:
+            if self._group is not None:
+                self._group.leave(commits=True)
+        finally:
+            self._machine.unsubscribe()
+
+    @property
+    def _is_member(self) -> bool:
+        return self._group is not None and self._group.is_subscribed
 
     def _settle(self, partitions: Collection[TopicPartition]) -> None:
         """Wait until the partitions and their positions are known; raise if one is not there."""
@@ -313,7 +401,7 @@ class Consumer:
     @property
     def is_at_end(self) -> bool:
         """Whether everything up to ``to`` was handed out."""
-        if self._iteration.has_records:
+        if self._iteration.has_records or self._is_member:
             return False
         return all(each.is_at_end for each in self._machine.assigned.values())
 
@@ -442,7 +530,7 @@ class Consumer:
 
     def _is_finished(self) -> bool:
         """Whether no record can come any more."""
-        return not self._machine.is_growing and self.is_at_end
+        return not self._machine.is_growing and not self._is_member and self.is_at_end
 
     def read_table(
         self,
@@ -465,12 +553,92 @@ class Consumer:
             partitions=partitions,
             _waiter=self._waiter.another(),
             _reads_ranges=True,
-            **self._given_config,
+            **without_group(self._given_config),
         ) as reader:
             tables = []
             while not reader.is_at_end:
                 tables.append(reader.poll_arrow())
             return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+
+    # -- what the group has read -------------------------------------------------------------------
+
+    @_exclusive
+    def commit(self, offsets: Offsets = None) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Commit, and wait for it: where this consumer stands, or ``offsets``.
+
+        ``offsets``: records, each of which stands for the place behind it, or a dict with a place
+        for each (topic, partition): an offset, a pair of an offset and a leader epoch, or an
+        OffsetAndMetadata. Returns what was committed. Where the consumer is in a loop over its
+        records, it stands behind the one that was yielded last.
+
+        Raises CommitFailed where others have the partitions by now, RebalanceInProgress (poll, and
+        commit again), RequestTimedOut after ``default.api.timeout.ms``.
+        """
+        group = self._of_group("commit")
+        commit = group.repeated_commit(self._to_commit(group, offsets))
+        self._wait_for(commit.has_ended, wakes_at=commit.wakes_at)
+        committed = commit.result()
+        group.note(committed)
+        return committed
+
+    @_exclusive
+    def commit_async(
+        self, offsets: Offsets = None
+    ) -> "Future[dict[TopicPartition, OffsetAndMetadata]]":
+        """As ``commit``, without waiting, and sent once: the future has the error, if any.
+
+        Commits that are sent one after the other take effect in this order.
+        """
+        group = self._of_group("commit_async")
+        return group.commit_once(self._to_commit(group, offsets))
+
+    @_exclusive
+    def committed(
+        self, partitions: Iterable[Partition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Where the group stands in these partitions, or in all that this consumer reads.
+
+        None where it has committed nothing.
+        """
+        group = self._of_group("committed")
+        chosen = self.assignment if partitions is None else map(partition_of, partitions)
+        wanted = list(dict.fromkeys(chosen))
+        known = self._committed(group, wanted) if wanted else {}
+        return {each: known.get(each) for each in wanted}
+
+    def _committed(
+        self, group: Group, wanted: Collection[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        asked = group.ask_committed(wanted)
+        self._wait_for(asked.has_ended, wakes_at=asked.wakes_at)
+        return asked.result()
+
+    @_exclusive
+    def store_offsets(self, offsets: Offsets) -> None:
+        """Have the next commit without offsets, also the one by itself, commit these.
+
+        With ``enable.auto.offset.store=False``: nothing else is committed then. ``offsets``: as of
+        :meth:`commit`, of partitions that this consumer reads.
+        """
+        group = self._of_group("store_offsets")
+        if self._config.enable_auto_offset_store:
+            why = "must be False: else what is handed out is stored"
+            raise InvalidConfig("enable.auto.offset.store", True, why)
+        wanted = offsets_of(offsets or {})
+        group.store({self._of(partition).partition: at for partition, at in wanted.items()})
+
+    @_exclusive
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group now."""
+        return self._of_group("group_metadata").metadata
+
+    def _to_commit(self, group: Group, offsets: Offsets) -> Mapping[TopicPartition, Any]:
+        return group.to_commit() if offsets is None else offsets_of(offsets)
+
+    def _of_group(self, what: str) -> Group:
+        if self._group is None:
+            raise InvalidRequest(what, None, "needs a group: make the consumer with a group.id")
+        return self._group
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -534,8 +702,9 @@ class Consumer:
             limit_s = float("inf") if timeout_s is None else timeout_s
         deadline = self._waiter.now() + limit_s
         while True:
+            may_read = self._group.advance() if is_poll and self._group is not None else True
             self._fetcher.advance()
-            if is_there():
+            if may_read and is_there():
                 self._fetcher.advance()  # the next fetches are on their way while the user works
                 self._tell_resets()
                 return
@@ -547,12 +716,18 @@ class Consumer:
             now = self._waiter.now()
             if now >= deadline:
                 break
-            yield max(min(deadline, self._machine.wakes_at(), wakes_at()) - now, 0)
+            yield max(min(deadline, self._wakes_at(is_poll), wakes_at()) - now, 0)
         if not is_poll:
             raise ReadTimedOut("the consumer's positions", int(limit_s * 1000))
 
+    def _wakes_at(self, is_poll: bool) -> float:
+        if is_poll and self._group is not None:
+            return min(self._machine.wakes_at(), self._group.wakes_at())
+        return self._machine.wakes_at()
+
     def _check_assigned(self) -> None:
-        if not self._machine.assigned and not self._machine.is_subscribed:
+        is_subscribed = self._machine.is_subscribed or self._is_member
+        if not self._machine.assigned and not is_subscribed:
             raise NothingAssigned()
 
     def _tell_resets(self) -> None:
@@ -569,19 +744,28 @@ class Consumer:
     def close(self) -> None:
         """Forget everything; what is called afterwards raises ConsumerClosed. Twice is once.
 
-        For any thread: a call of another one that waits ends with ConsumerClosed.
+        A member commits what was handed out, if it commits by itself, and leaves its group: it
+        waits for that some seconds at most. For any thread: a call of another one that waits ends
+        with ConsumerClosed.
         """
         self._access.close(self._waiter.wake, self._forget)
 
     def _forget(self) -> None:
+        commits, self._commits_at_close = self._commits_at_close, False
         self._iteration.set_aside()
-        self._machine.unsubscribe()
-        self._fetcher.give_up()
+        try:
+            if self._group is not None:
+                self._group.leave(commits=commits)
+        finally:
+            self._machine.unsubscribe()
+            self._fetcher.give_up()
 
     def tell(self, namespace: str, topic: str, partitions: int) -> None:
         """Somebody in this process has added partitions; called in any thread."""
         if namespace == getattr(self._connection, "namespace", None):
             self._machine.refresh(topic)
+            if self._group is not None:
+                self._group.refresh(topic)
             self._waiter.wake()
 
 
@@ -594,4 +778,4 @@ def at_most(argument: str, wanted: int | None, default: int) -> int:
     return wanted
 
 
-__all__ = ["Consumer", "ConsumerRecord", "Place", "Places"]
+__all__ = ["Consumer", "ConsumerRecord", "OffsetAndMetadata", "Place", "Places"]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from raylog.cluster.client.connection import Connection
+from raylog.cluster.client.connection import GroupConnection
 from raylog.cluster.client.consumer.consumer import Consumer
 from raylog.cluster.client.consumer.waiter import Waiter
 
@@ -12,7 +12,7 @@ MAX_BYTES = 16 << 20
 
 
 def read_range(
-    connection: Connection,
+    connection: GroupConnection,
     topic: str,
     partition: int,
     start: int,

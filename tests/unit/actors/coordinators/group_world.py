@@ -25,7 +25,7 @@ from raylog.actors.coordinators.group_messages import (
     SyncRequest,
 )
 from raylog.storage.names import TopicPartition
-from tests.unit.actors.coordinators.playing import GROUP, Client, Coordinator
+from tests.harness.coordinating import GROUP, Client, Coordinator
 
 PARTITIONS = tuple(TopicPartition("orders", number) for number in range(5))
 SESSION_MS, REBALANCE_MS, DELAY_MS = 10_000, 15_000, 300

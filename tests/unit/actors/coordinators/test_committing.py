@@ -17,7 +17,7 @@ from raylog.actors.coordinators.group_messages import (
 from raylog.actors.coordinators.group_records import Committed
 from raylog.storage.names import TopicPartition
 from raylog.storage.schemas.consumer_protocol import SUBSCRIPTION
-from tests.unit.actors.coordinators.playing import (
+from tests.harness.coordinating import (
     GROUP,
     SESSION_MS,
     Client,

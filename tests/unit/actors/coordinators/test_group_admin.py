@@ -21,7 +21,7 @@ from raylog.actors.coordinators.group_messages import (
 from raylog.actors.coordinators.group_turn import LogRecord
 from raylog.storage.names import TopicPartition
 from raylog.storage.schemas.groups import GROUP_RECORDS
-from tests.unit.actors.coordinators.playing import GROUP, SESSION_MS, Client, Coordinator
+from tests.harness.coordinating import GROUP, SESSION_MS, Client, Coordinator
 from tests.unit.actors.coordinators.test_committing import FIRST, NOBODY, OTHER, subscribed
 
 RETENTION_MS, EXPIRY_MS = 3_600_000, 60_000

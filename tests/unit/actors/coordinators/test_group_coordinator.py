@@ -29,13 +29,14 @@ from raylog.actors.coordinators.group_messages import (
     SyncRequest,
 )
 from raylog.actors.coordinators.group_turn import LogRecord
+from raylog.actors.metrics import Exporter, Metric
 from raylog.actors.partition.partition import Partition
 from raylog.storage.clock import SteadyClock
 from raylog.storage.errors import CorruptRecord, DiskFull
 from raylog.storage.records.record import Record
 from raylog.storage.testing.logs import Disk
 from raylog.storage.testing.waiting import wait_for
-from tests.unit.actors.coordinators.playing import GROUP, Client
+from tests.harness.coordinating import GROUP, Client
 from tests.unit.actors.coordinators.test_committing import FIRST, NOBODY
 
 QUICK = GroupConfig(initial_rebalance_delay_ms=0)
@@ -251,3 +252,35 @@ def test_who_is_stopped_answers_nothing_more(disk: Disk, failures: Failures) -> 
     coordinator = once_loaded(begun(disk, failures))
     coordinator.stop()
     assert commit(coordinator, 1) == NotServed(15)
+
+
+def test_it_exports_where_the_groups_stand(
+    disk: Disk, failures: Failures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = once_loaded(begun(disk, failures))
+    commit(coordinator, 7)
+    shown: dict[tuple[str, ...], float] = {}
+
+    class Shown:
+        def __init__(self, metric: Metric) -> None:
+            self.metric = metric
+
+        def set(self, value: float, tags: dict[str, str]) -> None:
+            assert set(tags) == set(self.metric.tags)
+            shown[self.metric.name, *(tags[name] for name in self.metric.tags)] = value
+
+    exporter = Exporter(Shown, topic="__consumer_offsets", partition=0)
+    coordinator.export(exporter)
+    where = (FIRST.topic, str(FIRST.partition))
+    assert shown == {
+        ("raylog_group_members", GROUP, "__consumer_offsets", "0"): 0,
+        ("raylog_group_committed_offset", GROUP, *where): 7,
+    }
+    shown.clear()
+    monkeypatch.setattr(group_coordinator, "MOST_EXPORTED", 0)
+    coordinator.export(exporter)
+    assert list(shown) == [("raylog_group_members", GROUP, "__consumer_offsets", "0")]
+    shown.clear()
+    coordinator.stop()
+    coordinator.export(exporter)
+    assert shown == {}

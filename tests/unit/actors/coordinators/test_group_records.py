@@ -18,7 +18,7 @@ from raylog.actors.coordinators.group_turn import LogRecord
 from raylog.storage.errors import InvalidRecord
 from raylog.storage.names import TopicPartition
 from raylog.storage.schemas.groups import GROUP_RECORDS
-from tests.unit.actors.coordinators.playing import Client, Coordinator
+from tests.harness.coordinating import Client, Coordinator
 
 T0 = 1_700_000_000_000
 SUBSCRIPTION = bytes.fromhex("0001 00000001 000174 ffffffff 00000000")

@@ -9,7 +9,7 @@ from raylog.actors.coordinators.group_messages import (
     Leaver,
     SyncAnswer,
 )
-from tests.unit.actors.coordinators.playing import (
+from tests.harness.coordinating import (
     GROUP,
     REBALANCE_MS,
     SESSION_MS,

@@ -11,7 +11,7 @@ from raylog.actors.coordinators.group_messages import (
     SyncAnswer,
     SyncRequest,
 )
-from tests.unit.actors.coordinators.playing import (
+from tests.harness.coordinating import (
     GROUP,
     SESSION_MS,
     Client,

@@ -14,10 +14,12 @@ from raylog.actors.errors import (
     InvalidRequest,
     NothingAssigned,
 )
-from raylog.cluster.client.consumer import AsyncConsumer, Consumer
-from raylog.cluster.client.consumer.async_consumer import _in_thread
+from raylog.cluster.client.consumer import AsyncConsumer, Consumer, async_consumer
+from raylog.cluster.client.consumer.async_consumer import LoopWaiter, _in_thread
+from raylog.storage.names import TopicPartition
 from raylog.storage.testing.logs import batch
-from tests.harness.consuming import FakeConnection
+from tests.harness.consuming import FakeConnection, ManualWaiter
+from tests.harness.grouping import GroupBroker
 
 
 @pytest.fixture
@@ -249,3 +251,55 @@ def test_a_task_that_is_cancelled_twice_still_waits_for_its_thread(
             await task
 
     run(read())
+
+
+class TickingWaiter(LoopWaiter):
+    """Has the broker's time pass instead of waiting."""
+
+    def __init__(self, broker: GroupBroker) -> None:
+        super().__init__()
+        self.manual = ManualWaiter(broker)
+
+    def now(self) -> float:
+        return self.manual.now()
+
+    def wake(self) -> None:
+        self.manual.wake()
+
+    def wait(self, seconds: float) -> None:
+        self.manual.wait(seconds)
+
+    async def wait_in_loop(self, seconds: float) -> None:
+        self.manual.wait(seconds)
+
+
+def test_it_is_a_member_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = GroupBroker(t=2)
+    monkeypatch.setattr(async_consumer, "LoopWaiter", lambda: TickingWaiter(broker))
+    for served in broker.topics["t"]:
+        served.partition.append(batch(10))
+    revoked: list[TopicPartition] = []
+
+    def on_revoke(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        revoked.extend(partitions)
+        consumer.commit()
+
+    async def read() -> None:
+        settings: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
+        async with AsyncConsumer(broker, **settings) as consumer:  # type: ignore[arg-type]
+            await consumer.subscribe("t", from_="earliest", on_revoke=on_revoke)
+            found = []
+            async for record in consumer:
+                found.append((record.partition, record.offset))
+                if len(found) == 15:
+                    break
+            assert consumer.group_metadata().generation == 1
+            assert len(await consumer.commit()) == 2
+            assert len(await consumer.commit_async()) == 2
+            assert len(await consumer.committed()) == 2
+            found += [(r.partition, r.offset) for r in await consumer.poll()]
+            assert sorted(found) == [(p, n) for p in (0, 1) for n in range(10)]
+        assert len(revoked) == 2
+
+    run(read())
+    assert broker.coordinator.committed(*sorted(revoked), group="g") == [10, 10]

@@ -23,11 +23,13 @@ from raylog.actors.messages import DataAddress
 from raylog.actors.partition.partition import Partition
 from raylog.actors.plane.addresses import listen_tcp, listen_unix, log_name
 from raylog.actors.plane.apis.connection import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from raylog.actors.plane.apis.groups import LIST_GROUPS
 from raylog.actors.plane.door import Door
 from raylog.actors.plane.sockets import Entrance, Sockets
 from raylog.cluster.client.buffers import Buffers
 from raylog.cluster.client.connection import (
     READ_COMMITTED,
+    ApiRequest,
     FetchRequest,
     OffsetRequest,
     ProduceRequest,
@@ -42,6 +44,7 @@ from raylog.cluster.client.sockets.reactor import Reactor
 from raylog.cluster.client.sockets.remote_logs import RemoteLogs
 from raylog.storage.errors import CorruptRecord, LogClosed, OffsetOutOfRange, RecordTooLarge
 from raylog.storage.names import TopicPartition
+from raylog.storage.schemas.types import Value
 from raylog.storage.state.properties import id_text, random_id
 from raylog.storage.testing.logs import batch
 from raylog.storage.testing.waiting import DEADLINE_S, wait_for
@@ -254,6 +257,26 @@ def test_offsets_by_time(world: World) -> None:
     assert world.list_offset(400).result(DEADLINE_S) == (0, 500, 0)
     assert world.list_offset(600).result(DEADLINE_S) == (-1, -1, -1)
     assert world.list_offset(-1).result(DEADLINE_S).offset == 1
+
+
+def test_any_request_is_asked_of_a_partitions_process(world: World) -> None:
+    world.serve()
+    body: Value = {"statesFilter": [], "typesFilter": []}
+    for may_wait in (False, True):
+        request = ApiRequest(TOPIC, ID, 0, LIST_GROUPS, body, may_wait)
+        answer = world.connection.ask(request, timeout_s=DEADLINE_S).result(DEADLINE_S)
+        assert (answer["errorCode"], answer["groups"]) == (0, [])
+    assert world.asked == 0
+
+
+def test_a_pause_ends_by_the_deadlines_clock(world: World) -> None:
+    rung: list[int] = []
+    world.connection.call_later(5, lambda: rung.append(1))
+    world.by_ray.deadlines.expire()
+    assert rung == []
+    world.clock.now_s += 6
+    world.by_ray.deadlines.expire()
+    assert rung == [1]
 
 
 def test_a_fetch_that_waits_holds_up_nothing(world: World) -> None:
