@@ -36,6 +36,7 @@ import numpy as np
 from tests.soak.bounding import unanswered, undeleted, uneven
 from tests.soak.facts import OUTCOMES, History, PartitionFacts, Records, gather, places
 from tests.soak.findings import Finding, named
+from tests.soak.group_rules import forgotten, passed_over, shared
 from tests.soak.history import FAIL, NO_KEY, Op, Partition, TopicChange
 from tests.soak.obeying import misplaced, unstarted, unstopped
 from tests.soak.operating import is_done, outdated, reissued, topics, undone
@@ -201,6 +202,7 @@ RULES: tuple[Callable[[PartitionFacts], Iterator[Finding]], ...] = (
     *(lost, unseen, duplicated, divergent, inconsistent),
     *(reordered, untimely, stale, backwards, skipped, aborted, resurrected),
     *(uneven, undeleted),
+    *(passed_over, forgotten, shared),
 )
 RULES_OF_ALL: tuple[Callable[[History], Iterator[Finding]], ...] = (
     unanswered,

@@ -30,15 +30,20 @@ from tests.soak.history import (
     Ended,
     EndOffset,
     Fault,
+    GroupAtEnd,
+    GroupCommit,
+    GroupRead,
     Ints,
     LogDir,
     MetadataAtEnd,
     NodeAtEnd,
     NodeOrder,
     OfCluster,
+    OfGroup,
     OfNode,
     OfPartition,
     Op,
+    Ownership,
     Partition,
     Poll,
     ProducerId,
@@ -51,7 +56,7 @@ from tests.soak.history import (
     ints,
 )
 
-Request = TypeVar("Request", TopicChange, Setting, DeleteRecords)
+Request = TypeVar("Request", TopicChange, Setting, DeleteRecords, GroupCommit)
 
 OUTCOMES = {"ok": 0, "fail": 1, "info": 2}
 
@@ -110,6 +115,10 @@ class PartitionFacts:
     end_offsets: list[EndOffset] = field(default_factory=list)
     deletions: list[DeleteRecords] = field(default_factory=list)
     batches: list[Batches] = field(default_factory=list)
+    group_reads: list[GroupRead] = field(default_factory=list)
+    commits: list[GroupCommit] = field(default_factory=list)
+    ownership: list[Ownership] = field(default_factory=list)
+    group_at_end: int | None = None
     bounds: Bounds | None = None
     deleted_at: int = NEVER
 
@@ -294,6 +303,7 @@ def gather(ops: Iterable[Op]) -> History:
     history.settings = _last_words(history.settings)
     for about in history.partitions.values():
         about.deletions = _last_words(about.deletions)
+        about.commits = _last_words(about.commits)
     _tell_of_topics(history)
     return history
 
@@ -319,6 +329,20 @@ def _take(about: PartitionFacts, op: OfPartition) -> None:
             about.batches.append(op)
         case Bounds():
             about.bounds = op
+        case GroupRead() | GroupCommit() | Ownership() | GroupAtEnd():
+            _take_of_group(about, op)
+
+
+def _take_of_group(about: PartitionFacts, op: OfGroup) -> None:
+    match op:
+        case GroupRead():
+            about.group_reads.append(op)
+        case GroupCommit():
+            about.commits.append(op)
+        case Ownership():
+            about.ownership.append(op)
+        case GroupAtEnd():
+            about.group_at_end = op.offset
 
 
 def _take_of_cluster(history: History, op: OfCluster) -> None:

@@ -27,6 +27,7 @@ Ints = npt.NDArray[np.int64]
 OK, FAIL, INFO = "ok", "fail", "info"  # done; definitely not done; nobody knows
 NEVER = 2**63 - 1
 NO_KEY = -1
+GAINED, GIVEN_UP, LOST = "gained", "given up", "lost"
 # What may happen to a topic's records.
 KEEP, DELETE, COMPACT, BOTH = "keep", "delete", "compact", "compact,delete"
 
@@ -222,7 +223,46 @@ class Surprise(NamedTuple):
     what: str
 
 
-OfPartition = Send | Poll | Ended | Bounds | EndOffset | DeleteRecords | Batches
+class GroupRead(NamedTuple):
+    """What a member of a group got from one partition."""
+
+    member: str
+    partition: Partition
+    invoked: int
+    completed: int
+    offsets: Ints
+
+
+class GroupCommit(NamedTuple):
+    """A member committed where it stands in one partition."""
+
+    member: str
+    partition: Partition
+    offset: int
+    invoked: int
+    completed: int
+    outcome: str
+
+
+class Ownership(NamedTuple):
+    """A member was given a partition by a generation of its group, or gave it up, or lost it."""
+
+    member: str
+    partition: Partition
+    generation: int
+    change: str  # GAINED, GIVEN_UP or LOST
+    at: int
+
+
+class GroupAtEnd(NamedTuple):
+    """Where the group stands when all is over."""
+
+    partition: Partition
+    offset: int
+
+
+OfGroup = GroupRead | GroupCommit | Ownership | GroupAtEnd
+OfPartition = Send | Poll | Ended | Bounds | EndOffset | DeleteRecords | Batches | OfGroup
 
 
 class MetadataAtEnd(NamedTuple):

@@ -24,6 +24,7 @@ from raylog.cluster.controller.surveying import Surveyor
 from raylog.cluster.controller.witness import Witness
 from raylog.storage.errors import InvalidConfig, RaylogError
 from raylog.storage.files import RealFileSystem
+from raylog.storage.names import INTERNAL_TOPICS
 from raylog.storage.state.properties import PARTITION_METADATA
 from raylog.storage.tools.verify import verify_folder
 from tests.harness.nodes import HEAD, Nodes, private_bytes, send_signal
@@ -34,10 +35,12 @@ from tests.soak.clients import STOP_READING, STOP_SENDING, Worker
 from tests.soak.cluster import OTHERS, SMALL_DISKS, cluster
 from tests.soak.consuming import LATEST, read_all, told
 from tests.soak.disks import SmallDisk, small_disks
+from tests.soak.grouping import GROUP
 from tests.soak.history import (
     OK,
     Alive,
     Bounds,
+    GroupAtEnd,
     LogDir,
     MetadataAtEnd,
     NodeAtEnd,
@@ -161,6 +164,7 @@ class _Run:
             self._problems += workers.end(STOP_READING, READING)
         broker = self._me.broker
         self._read_all(broker)
+        self._tell_group(broker)
         self._tell_nodes(broker)
         if not broker.stop():
             self._problems.append("the broker did not stop in order")
@@ -319,9 +323,19 @@ class _Run:
             if node.node_id in names:
                 self._me.writer.write(NodeAtEnd(names[node.node_id], node.state))
 
+    def _tell_group(self, broker: Broker) -> None:
+        """Where the group of the workers stands."""
+        ids = {topic.name: topic.topic_id for topic in self._topics}
+        for one in self._me.patiently(lambda: broker.groups().offsets(GROUP)):
+            place = one.partition
+            partition = Partition(place.topic, ids[place.topic], place.partition)
+            self._me.writer.write(GroupAtEnd(partition, one.committed.offset))
+
     def _read_all(self, broker: Broker) -> None:
         me = self._me
         for topic in me.patiently(broker.list_topics):
+            if topic in INTERNAL_TOPICS:
+                continue  # its records are no worker's
             described = me.patiently(lambda topic=topic: broker.describe_topic(topic))  # type: ignore[misc]
             me.writer.write(Alive(topic, described.topic_id, len(described.partitions)))
             for setting in settings_of(described):

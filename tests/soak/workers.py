@@ -10,8 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 # Those of Kafka are librdkafka's clients, by the same sockets.
-ROLES = ("produce", "produce", "kafka-produce", "consume", "consume", "kafka-consume", "change")
-SENDING, READING = ("produce", "kafka-produce"), ("consume", "kafka-consume")
+ROLES = (
+    *("produce", "produce", "kafka-produce"),
+    *("consume", "consume", "kafka-consume"),
+    *("group", "group"),
+    "change",
+)
+SENDING, READING = ("produce", "kafka-produce"), ("consume", "kafka-consume", "group")
 # The last reads' number; it is below those of all workers.
 READER = 0
 # One that makes topics is killed only with all of Ray: then the next one begins without its topics.
