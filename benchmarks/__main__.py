@@ -22,6 +22,7 @@ NAMES = (
     "clients",
     "cluster",
     "control",
+    "groups",
     "broker",
     "plane",
     "durable",
