@@ -43,7 +43,8 @@ from raylog.actors.coordinators.group_records import (
     offset_key,
     offset_record,
 )
-from raylog.actors.coordinators.group_turn import LogRecord, Recorded, Turn
+from raylog.actors.coordinators.group_turn import Recorded, Turn
+from raylog.actors.coordinators.log_record import LogRecord
 from raylog.actors.coordinators.syncing import why_outside
 from raylog.storage.names import TopicPartition
 from raylog.storage.schemas.consumer_protocol import CONSUMER_PROTOCOL

@@ -7,7 +7,7 @@ appends. What is read is all of it, at the beginning.
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from raylog.actors.coordinators.group_turn import LogRecord
+from raylog.actors.coordinators.log_record import LogRecord
 from raylog.actors.partition.partition import Partition
 from raylog.storage.readable import LOG_END
 from raylog.storage.records.batch import BatchHeader, iter_batches

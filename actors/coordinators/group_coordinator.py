@@ -34,7 +34,8 @@ from raylog.actors.coordinators.group_machine import (
     Loaded,
 )
 from raylog.actors.coordinators.group_messages import GroupAnswer, GroupRequest
-from raylog.actors.coordinators.group_turn import Append, LogRecord, Reply
+from raylog.actors.coordinators.group_turn import Append, Reply
+from raylog.actors.coordinators.log_record import LogRecord
 from raylog.actors.events import event, warn
 from raylog.storage.clock import Clock
 from raylog.storage.errors import InvalidRecord, RaylogError

@@ -56,12 +56,12 @@ from raylog.actors.coordinators.group_turn import (
     GroupMade,
     Instruction,
     JoinPhaseEnds,
-    LogRecord,
     MemberReplaced,
     Recorded,
     SessionEnds,
     Turn,
 )
+from raylog.actors.coordinators.log_record import LogRecord
 from raylog.actors.coordinators.timers import Timers
 from raylog.storage.buffers import Buffer
 

@@ -20,6 +20,7 @@ from raylog.actors.coordinators.group_messages import (
     JoinRequest,
     SyncAnswer,
 )
+from raylog.actors.coordinators.log_record import LogRecord
 from raylog.actors.coordinators.timers import Timers
 
 # -- alarms ----------------------------------------------------------------------------------------
@@ -56,13 +57,6 @@ Alarm: TypeAlias = SessionEnds | JoinPhaseEnds | SyncPhaseEnds | ExpiryIsDue
 
 
 # -- what is to be done ----------------------------------------------------------------------------
-
-
-class LogRecord(NamedTuple):
-    """A record of ``__consumer_offsets``; without a value it is a tombstone."""
-
-    key: bytes
-    value: bytes | None
 
 
 class GroupMade(NamedTuple):

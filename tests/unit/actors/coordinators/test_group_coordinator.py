@@ -28,7 +28,7 @@ from raylog.actors.coordinators.group_messages import (
     SyncAnswer,
     SyncRequest,
 )
-from raylog.actors.coordinators.group_turn import LogRecord
+from raylog.actors.coordinators.log_record import LogRecord
 from raylog.actors.partition.partition import Partition
 from raylog.storage.clock import SteadyClock
 from raylog.storage.errors import CorruptRecord, DiskFull

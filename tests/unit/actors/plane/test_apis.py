@@ -56,7 +56,7 @@ NOT_SERVED = [
     (27, "WriteTxnMarkers", 1, 2, 1),
     (28, "TxnOffsetCommit", 0, 5, 3),
     (65, "DescribeTransactions", 0, 0, 0),
-    (66, "ListTransactions", 0, 2, 0),
+    (66, "ListTransactions", 0, 1, 0),
 ]
 
 
