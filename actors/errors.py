@@ -277,6 +277,25 @@ class NotInTransaction(RaylogError):
     )
 
 
+class TransactionAbortable(NotInTransaction):
+    """The same, for clients that know this word for it (KIP-890)."""
+
+    code, error_name = 120, "TRANSACTION_ABORTABLE"
+
+
+class UnknownTransactionalId(RaylogError):
+    """A producer's transactional id is not known to its coordinator. Nothing was written."""
+
+    code, error_name = 49, "INVALID_PRODUCER_ID_MAPPING"
+    fields = ("transactional_id", "producer_id")
+    transactional_id: str
+    producer_id: int
+    template = (
+        "transactional id {transactional_id!r} has not, or no longer, producer {producer_id}; "
+        "initialise its transactions again"
+    )
+
+
 class NotVerified(RaylogError):
     """Nobody says whether a batch is part of an open transaction. Nothing was written."""
 

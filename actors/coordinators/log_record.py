@@ -1,4 +1,4 @@
-"""A record that a coordinator writes into the log that it lives beside."""
+"""What a coordinator writes into the log that it lives beside."""
 
 from typing import NamedTuple
 
@@ -8,3 +8,10 @@ class LogRecord(NamedTuple):
 
     key: bytes
     value: bytes | None
+
+
+class Producer(NamedTuple):
+    """Whose transaction records are part of."""
+
+    producer_id: int
+    epoch: int

@@ -49,6 +49,7 @@ from raylog.actors.messages import AppendResult, FetchResult, PartitionOffsets, 
 from raylog.actors.partition.bounds import IN_FLIGHT_BYTES, PARKED_FETCHES, InFlight
 from raylog.actors.partition.meters import Meters, name_of
 from raylog.actors.partition.removal import Permit, any_version
+from raylog.actors.partition.transaction_end import TransactionEnd
 from raylog.actors.partition.verifications import Verifications
 from raylog.actors.partition.waiters import Waiters
 from raylog.storage.buffers import Buffer
@@ -240,19 +241,9 @@ class Partition:
         if not self.verifications.allow(producer_id, epoch):
             raise NotInTransaction(str(self.log.partition), producer_id, epoch)
 
-    def end_transaction(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        *,
-        is_commit: bool,
-        coordinator_epoch: int,
-        raises_epoch: bool,
-        is_own: bool = False,
-    ) -> AppendResult:
+    def end_transaction(self, end: TransactionEnd, *, is_own: bool = False) -> AppendResult:
         """Write the marker of a transaction; fine if it is there, or if nothing was written.
 
-        ``raises_epoch``: a marker has another epoch than the batches (version 2 of transactions).
         ``is_own``: see ``append_own``. Raises InvalidProducerEpoch, TransactionCoordinatorFenced,
         InternalTopic, DiskFull and StorageError.
         """
@@ -261,17 +252,17 @@ class Partition:
         began_s = time.perf_counter()
         self.check_online()
         now_ms = self._clock.now_ms()
-        marker = Marker(not is_commit, coordinator_epoch, now_ms)
+        marker = Marker(not end.is_commit, end.coordinator_epoch, now_ms)
         records = bytes(
-            encode_marker(marker, producer_id=producer_id, producer_epoch=producer_epoch)
+            encode_marker(marker, producer_id=end.producer_id, producer_epoch=end.epoch)
         )
         batch = check_append(records, self.log.config, now_ms, COORDINATOR)
         with self._append_lock:
             self.check_online()
-            if raises_epoch:
-                self.log.check_raises_epoch(producer_id, producer_epoch)
+            if end.raises_epoch:
+                self.log.check_raises_epoch(end.producer_id, end.epoch)
             info = self._append_checked(batch, now_ms, COORDINATOR)
-            self.verifications.void(producer_id)
+            self.verifications.void(end.producer_id)
         return self.settle([Written(batch, info, len(records), began_s)])[0]
 
     def refuse(self, header: BatchHeader, error: RaylogError) -> None:

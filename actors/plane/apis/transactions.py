@@ -1,7 +1,6 @@
 """APIs of transactions: add partitions and offsets to one, end it, write its markers, list them.
 
-No coordinator answers them yet. So they are not in ``APIS`` (``table.py``), and an ApiVersions
-answer does not have them. A transaction begins with InitProducerId, which is in ``records.py``.
+A transaction begins with InitProducerId, which is in ``records.py``.
 
 Who asks whom::
 

@@ -5,6 +5,7 @@ import pytest
 from raylog.actors.errors import InternalTopic, NotInTransaction, NotVerified
 from raylog.actors.messages import AppendResult
 from raylog.actors.partition.partition import Partition
+from raylog.actors.partition.transaction_end import TransactionEnd
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     InvalidProducerEpoch,
@@ -48,13 +49,8 @@ def end(
     coordinator_epoch: int = 1,
     raises_epoch: bool = False,
 ) -> AppendResult:
-    return partition.end_transaction(
-        7,
-        epoch,
-        is_commit=is_commit,
-        coordinator_epoch=coordinator_epoch,
-        raises_epoch=raises_epoch,
-    )
+    made = TransactionEnd(7, epoch, is_commit, coordinator_epoch, raises_epoch)
+    return partition.end_transaction(made)
 
 
 def stable(partition: Partition) -> int:
