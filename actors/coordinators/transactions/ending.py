@@ -52,6 +52,7 @@ from raylog.actors.coordinators.transactions.messages import (
 )
 from raylog.actors.coordinators.transactions.transaction import (
     NO_ID,
+    VERSION_1,
     VERSION_2,
     State,
     Transaction,
@@ -109,7 +110,9 @@ def _end_1(known: Transaction, request: EndRequest, token: Token, turn: Turn) ->
     elif known.state is not State.ONGOING:
         turn.reply(token, _repeated(known, request))
     else:
-        decided = replace(_decided(known, turn.wall_ms, is_commit=request.is_commit), version=1)
+        decided = replace(
+            _decided(known, turn.wall_ms, is_commit=request.is_commit), version=VERSION_1
+        )
         answer = EndAnswer(NONE, known.producer_id, known.epoch)
         turn.change(decided, Answered(token, answer))
 

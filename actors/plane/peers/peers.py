@@ -95,7 +95,8 @@ class Peers:
         found = Topic(id_text(topic["topicId"]), len(topic["partitions"]))
         if len(self._topics) >= MOST_TOPICS:
             self._topics.clear()
-        self._topics[name] = found
+        if found.partitions:  # else it is being made
+            self._topics[name] = found
         return found
 
     def producer_id(self) -> int:

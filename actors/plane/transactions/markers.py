@@ -62,6 +62,7 @@ class MarkerSender:
         self._due: list[tuple[float, TopicPartition]] = []
         self._tries: dict[TopicPartition, int] = {}
         self._threads = 0
+        self._idle = 0  # of them
         self._is_stopped = False
 
     def begin(self, on_marked: Callable[[SendMarkers, TopicPartition], None]) -> None:
@@ -73,7 +74,7 @@ class MarkerSender:
         with self._changed:
             for partition in markers.partitions:
                 self._add(partition, [markers], self._now_s())
-            if self._threads < min(THREADS, len(self._due)):
+            if len(self._due) > self._idle and self._threads < THREADS:
                 self._threads += 1
                 name = f"markers {self._threads}"
                 threading.Thread(target=self._run, name=name, daemon=True).start()
@@ -113,15 +114,12 @@ class MarkerSender:
         """A partition that is due, when there is one; None at the end."""
         with self._changed:
             while not self._is_stopped:
-                if not self._due:
-                    self._changed.wait()
-                    continue
-                due_s, partition = self._due[0]
-                left_s = due_s - self._now_s()
-                if left_s <= 0:
-                    heapq.heappop(self._due)
-                    return partition
+                left_s = self._due[0][0] - self._now_s() if self._due else None
+                if left_s is not None and left_s <= 0:
+                    return heapq.heappop(self._due)[1]
+                self._idle += 1
                 self._changed.wait(left_s)
+                self._idle -= 1
         return None
 
     def _send_to(self, partition: TopicPartition) -> None:

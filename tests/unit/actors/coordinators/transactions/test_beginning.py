@@ -1,5 +1,7 @@
 """InitProducerId: who gets an id, with which epoch, and who is fenced by it."""
 
+from dataclasses import replace
+
 import pytest
 
 from raylog.actors.coordinators.transactions.beginning import MAX_ID_BYTES
@@ -10,6 +12,7 @@ from raylog.actors.coordinators.transactions.messages import (
     Owner,
     ProducerIdNeeded,
 )
+from raylog.actors.coordinators.transactions.records import transaction_record
 from tests.unit.actors.coordinators.transactions.playing import (
     FIRST,
     ID,
@@ -20,11 +23,14 @@ from tests.unit.actors.coordinators.transactions.playing import (
 
 def exhausted(coordinator: Coordinator) -> Owner:
     """The owner of the last epoch that a producer may have."""
-    owner = coordinator.init()
-    while owner.epoch < 32_766:
-        owner = coordinator.init(owner.producer_id, owner.epoch)
-        coordinator.compact()
-    return owner
+    first = coordinator.init()
+    known = coordinator.last()
+    assert known is not None
+    coordinator.log.append(transaction_record(replace(known, epoch=32_765)))
+    coordinator.restart()
+    last = coordinator.init()
+    assert last == Owner(ID, first.producer_id, 32_766)
+    return last
 
 
 def test_a_new_id_gets_a_new_producer_id_and_the_epoch_0() -> None:
