@@ -213,6 +213,11 @@ class LogEnd:
         """See ``ProducerStates``."""
         self.producers.check_raises_epoch(producer_id, marker_epoch)
 
+    def missing_before(self, header: BatchHeader) -> RaylogError | None:
+        """See ``Refusals``."""
+        assert self._locks.end.locked()
+        return self._refusals.missing_before(header, self._clock.now_ms())
+
     def refuse(self, header: BatchHeader, error: RaylogError) -> None:
         """A batch was refused before it came here: those behind it wait for it, too."""
         assert self._locks.end.locked()

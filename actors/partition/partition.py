@@ -234,12 +234,19 @@ class Partition:
     # -- transactions ------------------------------------------------------------------------------
 
     def _check_transaction(self, header: BatchHeader) -> None:
-        """Raise NotInTransaction for a batch whose transaction may not begin here."""
+        """Raise NotInTransaction for a batch whose transaction may not begin here.
+
+        Nor with this batch, while an earlier one of its producer was refused and is on its way
+        (KAFKA-14920): what refused that one is raised again.
+        """
         producer_id, epoch = header.producer_id, header.producer_epoch
         if not self.log.needs_verification(header):
             return
         if not self.verifications.allow(producer_id, epoch):
             raise NotInTransaction(str(self.log.partition), producer_id, epoch)
+        refusal = self.log.missing_before(header)
+        if refusal is not None:
+            raise copy(refusal)
 
     def end_transaction(self, end: TransactionEnd, *, is_own: bool = False) -> AppendResult:
         """Write the marker of a transaction; fine if it is there, or if nothing was written.

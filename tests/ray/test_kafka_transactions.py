@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -144,7 +145,7 @@ def test_offsets_are_committed_with_what_was_made_of_the_records(broker: Broker)
             producer.abort_transaction(DEADLINE_S)
         else:
             producer.commit_transaction(DEADLINE_S)
-        wait_for(lambda e=expected: _committed(consumer) == e, DEADLINE_S, f"{expected}")  # type: ignore[misc]
+        wait_for(partial(_has_committed, consumer, expected), DEADLINE_S, f"{expected}")
     consumer.close()
     is_seen(broker, b"in", b"out 1")
 
@@ -154,9 +155,9 @@ def _assigned(consumer: Consumer) -> bool:
     return len(consumer.assignment()) == PARTITIONS
 
 
-def _committed(consumer: Consumer) -> int:
+def _has_committed(consumer: Consumer, expected: int) -> bool:
     (found,) = consumer.committed([TopicPartition("orders", 0)], timeout=DEADLINE_S)
-    return found.offset
+    return bool(found.offset == expected)
 
 
 @pytest.mark.parametrize("victim", ["coordinator", "partition"])

@@ -1,6 +1,6 @@
 """What a LogActor does for transactions: as their coordinator, and as a partition in them."""
 
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from raylog.actors.coordinators.codes import (
     COORDINATOR_NOT_AVAILABLE,
@@ -16,8 +16,6 @@ from raylog.actors.plane.errors import PeerAway
 from raylog.actors.plane.peers.peers import Topic
 from raylog.actors.plane.transactions.verifying import Verifier
 from raylog.storage.names import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicPartition
-
-_COORDINATORS_ONLY: Final = TRANSACTION_STATE
 
 
 class Places(Protocol):
@@ -63,7 +61,7 @@ class Transactions(NamedTuple):
         codes = []
         for one in partitions:
             code = UNKNOWN_TOPIC_OR_PARTITION if one in missing else NONE
-            if one.topic == _COORDINATORS_ONLY:
+            if one.topic == TRANSACTION_STATE:  # its own log takes no markers
                 code = INVALID_TOPIC
             codes.append(code)
         if not any(codes):

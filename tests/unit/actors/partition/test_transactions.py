@@ -213,3 +213,24 @@ def test_what_is_behind_a_batch_that_waits_for_its_word_waits_too(partition: Par
         partition.append(part(4))
     partition.append(part(2))
     partition.append(part(4))
+
+
+def test_no_transaction_begins_with_a_batch_behind_a_refused_one(partition: Partition) -> None:
+    """Of a producer that is not known any sequence would be taken (KAFKA-14920)."""
+    refusal = NotVerified("orders-0", "its coordinator is away")
+    partition.refuse(read_header(part(0)), refusal)
+    with pytest.raises(NotVerified):
+        begin(partition, part(2))
+    assert partition.log.log_end_offset == 0
+    assert begin(partition, part(0, epoch=1)).base_offset == 0, "another epoch has its own"
+    end(partition, epoch=1)
+    assert begin(partition, part(0, epoch=2)).base_offset == 3
+    assert partition.append(part(2, epoch=2)).base_offset == 5
+
+
+def test_what_was_refused_and_does_not_come_again_is_forgotten(
+    disk: Disk, partition: Partition
+) -> None:
+    partition.refuse(read_header(part(0)), NotVerified("orders-0", "its coordinator is away"))
+    disk.clock.advance(30_001)
+    assert begin(partition, part(2)).base_offset == 0
