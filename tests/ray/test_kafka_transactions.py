@@ -120,7 +120,7 @@ def test_who_takes_the_id_fences_who_had_it_and_aborts_his_transaction(broker: B
 
 
 def test_a_transaction_that_nobody_ends_is_aborted(broker: Broker) -> None:
-    producer = begun(broker, timeout_ms=1_000)
+    producer = begun(broker, timeout_ms=10_000)
     producer.begin_transaction()
     write(producer, b"late")
     write(Librdkafka(broker).producer(), b"behind")

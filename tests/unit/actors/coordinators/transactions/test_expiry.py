@@ -63,8 +63,21 @@ def test_time_goes_on_while_nobody_coordinates() -> None:
     coordinator.add(owner, FIRST)
     coordinator.now_ms += 2 * TIMEOUT_MS
     coordinator.restart()
-    coordinator.wait(10)
+    coordinator.wait(9)
+    assert coordinator.state == "ONGOING", "its owner has a moment to come back"
+    coordinator.wait(1)
     assert coordinator.state == "PREPARE_ABORT"
+
+
+def test_ids_are_old_while_nobody_coordinates() -> None:
+    coordinator = Coordinator(TransactionConfig(id_expiration_ms=500, expiry_interval_ms=100))
+    coordinator.init()
+    coordinator.now_ms += 1_000
+    coordinator.restart()
+    coordinator.wait(99)
+    assert coordinator.state == "EMPTY"
+    coordinator.wait(1)
+    assert coordinator.state == "none"
 
 
 def test_an_abort_that_is_not_written_is_tried_again() -> None:
