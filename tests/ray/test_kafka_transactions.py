@@ -131,7 +131,8 @@ def test_a_transaction_that_nobody_ends_is_aborted(broker: Broker) -> None:
 
 def test_offsets_are_committed_with_what_was_made_of_the_records(broker: Broker) -> None:
     write(Librdkafka(broker).producer(), b"in")
-    consumer = Librdkafka(broker).member("copier", isolation_level="read_committed")
+    settings = {"isolation_level": "read_committed", "enable_auto_commit": False}
+    consumer = Librdkafka(broker).member("copier", **settings)
     consumer.subscribe(["orders"])
     wait_for(lambda: _assigned(consumer), DEADLINE_S, "it has its partitions")
     producer = begun(broker)
