@@ -39,12 +39,21 @@ from raylog.storage.names import TopicPartition as Place
 from raylog.storage.testing.waiting import wait_for
 from tests.kafka.broker import KafkaBroker
 from tests.kafka.clients import create_topics
+from tests.kafka.distribution import Kafka
 from tests.kafka.taking_over import TakenOver
 
 pytestmark = pytest.mark.timeout(400)  # the first may fetch Kafka, and starts it
 TOPIC = "orders"
 TIMEOUT_S = 60.0
 PLACE = Place(TOPIC, 0)
+
+
+@pytest.fixture(scope="module")
+def broker(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    made = KafkaBroker(kafka, tmp_path_factory.mktemp("transactions"))
+    made.start()
+    yield made
+    made.kill()
 
 
 @dataclass
