@@ -193,6 +193,7 @@ def test_transactions_are_listed_by_what_they_are() -> None:
     def listed(request: ListRequest) -> list[str]:
         return [one.transactional_id for one in coordinator.ask(request, ListAnswer).transactions]
 
+    assert coordinator.ask(ListRequest(), ListAnswer).error_code == 0
     assert listed(ListRequest()) == [ID, "other"]
     assert listed(ListRequest(states=("Ongoing",))) == [ID]
     assert listed(ListRequest(states=("Dead",))) == []

@@ -100,6 +100,7 @@ def test_what_is_raylogs_own_is_passed_over_by_who_does_not_know_it() -> None:
     mine = transaction_record(replace(ONGOING, is_prepared=True, last_epoch=0, epoch=1)).value
     assert mine is not None
     _, value = TRANSACTION_VALUE.read_versioned(mine)
+    assert value["unknown_tags"] == {10_000: b"\0\0", 10_001: b""}
     known = {name: content for name, content in value.items() if name != "unknown_tags"}
     plain = transaction_record(replace(ONGOING, epoch=1)).value
     assert plain is not None
