@@ -263,6 +263,52 @@ class InternalTopic(RaylogError):
     )
 
 
+class NotInTransaction(RaylogError):
+    """A batch would begin a transaction that nobody ends. Nothing was written."""
+
+    code, error_name = 48, "INVALID_TXN_STATE"
+    fields = ("partition", "producer_id", "epoch")
+    partition: str
+    producer_id: int
+    epoch: int
+    template = (
+        "{partition} is in no open transaction of producer {producer_id}, epoch {epoch}, as far as "
+        "its coordinator has said; abort the transaction and begin another one"
+    )
+
+
+class TransactionAbortable(NotInTransaction):
+    """The same, for clients that know this word for it (KIP-890)."""
+
+    code, error_name = 120, "TRANSACTION_ABORTABLE"
+
+
+class UnknownTransactionalId(RaylogError):
+    """A producer's transactional id is not known to its coordinator. Nothing was written."""
+
+    code, error_name = 49, "INVALID_PRODUCER_ID_MAPPING"
+    fields = ("transactional_id", "producer_id")
+    transactional_id: str
+    producer_id: int
+    template = (
+        "transactional id {transactional_id!r} has not, or no longer, producer {producer_id}; "
+        "initialise its transactions again"
+    )
+
+
+class NotVerified(RaylogError):
+    """Nobody says whether a batch is part of an open transaction. Nothing was written."""
+
+    code, error_name = 19, "NOT_ENOUGH_REPLICAS"
+    fields = ("partition", "why")
+    partition: str
+    why: str
+    template = (
+        "{partition} takes the first batch of a transaction when its coordinator has said that it "
+        "is in it, and {why}; send it again, as Kafka's producers do by themselves"
+    )
+
+
 class LogRefused(NotLeader):
     """The partition's actor did not open its log; ``error`` is the class of its error."""
 

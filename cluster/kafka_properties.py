@@ -20,7 +20,8 @@ from typing import Final, NamedTuple
 SUFFIX: Final = ".properties"
 
 _ONE_COPY: Final = "each partition has one copy"
-_GROUPS: Final = "transactions are not there yet, nor are groups of the newer protocol"
+_GROUPS: Final = "there are no groups of the newer protocol, and no share groups"
+_TRANSACTIONS: Final = "the topic of transactions is compacted, and its leader asks by itself"
 _OWN_CONTROLLER: Final = "raylog's Controller is a Ray actor, and numbers its brokers itself"
 _INNER: Final = "raylog's processes speak by Ray, and its own clients have a way in of their own"
 _USERS: Final = "users are made by raylog user add, and prove it by SCRAM or PLAIN"
@@ -36,8 +37,8 @@ _NO_JAVA: Final = "raylog takes no classes of Java"
 UNUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "*.replication.factor": _ONE_COPY,
-        "transaction*.*": _GROUPS,
-        "add.partitions.to.txn.*": _GROUPS,
+        "transaction*.*": _TRANSACTIONS,
+        "add.partitions.to.txn.*": _TRANSACTIONS,
         "group.*": _GROUPS,
         "offset*.*": _GROUPS,
         "share.*": _GROUPS,

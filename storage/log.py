@@ -110,6 +110,10 @@ class Log(ReadableLog):
         self.append = self._log_end.append
         self.append_checked = self._log_end.append_checked
         self.append_all = self._log_end.append_all
+        self.needs_verification = self._log_end.needs_verification
+        self.check_raises_epoch = self._log_end.check_raises_epoch
+        self.missing_before = self._log_end.missing_before
+        self.refuse = self._log_end.refuse
         self.expire_producers = self._log_end.expire_producers
 
     def reconfigure(self, config: LogConfig) -> None:

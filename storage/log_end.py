@@ -205,6 +205,24 @@ class LogEnd:
         self.writer.append((prepared.piece,))
         return self._take(prepared, now_ms)
 
+    def needs_verification(self, header: BatchHeader) -> bool:
+        """See ``ProducerStates``."""
+        return self.producers.needs_verification(header)
+
+    def check_raises_epoch(self, producer_id: int, marker_epoch: int) -> None:
+        """See ``ProducerStates``."""
+        self.producers.check_raises_epoch(producer_id, marker_epoch)
+
+    def missing_before(self, header: BatchHeader) -> RaylogError | None:
+        """See ``Refusals``."""
+        assert self._locks.end.locked()
+        return self._refusals.missing_before(header, self._clock.now_ms())
+
+    def refuse(self, header: BatchHeader, error: RaylogError) -> None:
+        """A batch was refused before it came here: those behind it wait for it, too."""
+        assert self._locks.end.locked()
+        self._refusals.answer(header, error, self._clock.now_ms())
+
     def append_all(
         self,
         batches: Sequence[CheckedBatch],

@@ -7,6 +7,9 @@ Who may commit::
     has no members   refused                           taken
     has members      taken, but for Completing         refused
 
+As part of a transaction whoever claims no membership may always commit, and a member also while it
+is Completing. Such a commit is no sign of life.
+
 In PreparingRebalance the generation is still the old one, so that members commit what they have
 read before they give their partitions up. Source: ``OffsetMetadataManager`` and ``ClassicGroup`` of
 Kafka.
@@ -43,7 +46,8 @@ from raylog.actors.coordinators.group_records import (
     offset_key,
     offset_record,
 )
-from raylog.actors.coordinators.group_turn import LogRecord, Recorded, Turn
+from raylog.actors.coordinators.group_turn import Recorded, Turn
+from raylog.actors.coordinators.log_record import LogRecord
 from raylog.actors.coordinators.syncing import why_outside
 from raylog.storage.names import TopicPartition
 from raylog.storage.schemas.consumer_protocol import CONSUMER_PROTOCOL
@@ -57,7 +61,8 @@ def commit(group: Group | None, request: CommitRequest, token: Token, turn: Turn
     if code:
         turn.reply(token, CommitAnswer((code,) * len(request.offsets)))
         return
-    if group is not None and request.who.member_id in group.members:
+    is_member = group is not None and request.who.member_id in group.members
+    if group is not None and is_member and request.producer is None:
         turn.heard_of(group, group.members[request.who.member_id])
     most_chars = turn.config.offset_metadata_max_chars
     codes = tuple(
@@ -71,7 +76,7 @@ def commit(group: Group | None, request: CommitRequest, token: Token, turn: Turn
     )
     answer = CommitAnswer(codes)
     if records:
-        turn.append(records, Recorded(token, answer))
+        turn.append(records, Recorded(token, answer), request.producer)
     else:
         turn.reply(token, answer)
 
@@ -81,14 +86,18 @@ def _why_refused(group: Group | None, request: CommitRequest) -> int:
     if group is None:
         if who.generation < 0:
             return NONE
-        return GROUP_ID_NOT_FOUND if request.knows_group_not_found else ILLEGAL_GENERATION
+        is_told = request.knows_group_not_found and request.producer is None
+        return GROUP_ID_NOT_FOUND if is_told else ILLEGAL_GENERATION
     if who.generation < 0 and group.state is State.EMPTY:
+        return NONE
+    if request.producer is not None and not who.claims_membership:
         return NONE
     if not who.claims_membership:
         return UNKNOWN_MEMBER_ID
     if code := why_outside(group, who):
         return code
-    return REBALANCE_IN_PROGRESS if group.state is State.COMPLETING else NONE
+    is_between = group.state is State.COMPLETING and request.producer is None
+    return REBALANCE_IN_PROGRESS if is_between else NONE
 
 
 def _record(request: CommitRequest, offset: OffsetToCommit, wall_ms: int) -> LogRecord:

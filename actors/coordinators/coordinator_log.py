@@ -7,13 +7,15 @@ appends. What is read is all of it, at the beginning.
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from raylog.actors.coordinators.group_turn import LogRecord
+from raylog.actors.coordinators.log_record import LogRecord, Producer
 from raylog.actors.partition.partition import Partition
+from raylog.actors.partition.transaction_end import TransactionEnd
 from raylog.storage.readable import LOG_END
-from raylog.storage.records.batch import BatchHeader, iter_batches
+from raylog.storage.records.batch import BatchHeader, iter_batches, read_header, seal
 from raylog.storage.records.control import Marker, read_marker
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
+from raylog.storage.records.layout import TRANSACTIONAL
 from raylog.storage.records.record import Record
 from raylog.storage.state.epochs import NO_EPOCH
 
@@ -38,13 +40,27 @@ class PartitionLog:
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
 
-    def append(self, records: Sequence[LogRecord], now_ms: int) -> int:
+    def append(
+        self, records: Sequence[LogRecord], now_ms: int, producer: Producer | None = None
+    ) -> int:
         """Write one batch, as durably as the topic asks; returns its first offset.
 
-        Raises RaylogError; then nothing of it is in the log.
+        ``producer``: whose transaction it is part of. Raises RaylogError; then nothing of it is in
+        the log.
         """
         rows = [(now_ms, record.key, record.value, ()) for record in records]
-        return self._partition.append_own(encode_records(rows)).base_offset
+        batch = encode_records(rows)
+        if producer is not None:
+            batch = _in_transaction(batch, producer)
+        return self._partition.append_own(batch).base_offset
+
+    def end(self, end: TransactionEnd) -> None:
+        """Write the marker of a transaction. Raises RaylogError."""
+        self._partition.end_transaction(end, is_own=True)
+
+    def flush(self) -> None:
+        """Return when all that is written is on the disk. Raises RaylogError."""
+        self._partition.flush()
 
     def read(self) -> Iterator[ReadBatch]:
         """All batches, in order. Raises CorruptRecord, InvalidRecord and StorageError."""
@@ -58,6 +74,17 @@ class PartitionLog:
             for position, header in iter_batches(fetched):
                 yield _read(fetched[position : position + header.size_bytes], header)
                 offset = header.next_offset
+
+
+def _in_transaction(batch: bytearray, producer: Producer) -> bytearray:
+    """The same batch as part of a transaction. A coordinator counts no sequence."""
+    header = read_header(batch)
+    changed = header._replace(
+        attributes=header.attributes | TRANSACTIONAL,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+    )
+    return seal(batch, changed)
 
 
 def _read(batch: memoryview, header: BatchHeader) -> ReadBatch:

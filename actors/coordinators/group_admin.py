@@ -23,7 +23,8 @@ from raylog.actors.coordinators.group_messages import (
 )
 from raylog.actors.coordinators.group_records import group_key
 from raylog.actors.coordinators.group_table import GroupTable
-from raylog.actors.coordinators.group_turn import LogRecord, Recorded, Turn
+from raylog.actors.coordinators.group_turn import Recorded, Turn
+from raylog.actors.coordinators.log_record import LogRecord
 
 _CLASSIC: Final = "classic"
 _NOT_THERE: Final = "Dead"

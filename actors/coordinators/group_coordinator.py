@@ -14,13 +14,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
 
 from raylog.actors.coordinators.codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
     NOT_COORDINATOR,
-    UNKNOWN_SERVER_ERROR,
 )
 from raylog.actors.coordinators.coordinator_log import ReadBatch
 from raylog.actors.coordinators.group import Token
@@ -33,43 +32,33 @@ from raylog.actors.coordinators.group_machine import (
     Event,
     GroupMachine,
     Loaded,
+    TransactionEnded,
 )
 from raylog.actors.coordinators.group_messages import GroupAnswer, GroupRequest
-from raylog.actors.coordinators.group_turn import Append, LogRecord, Reply
+from raylog.actors.coordinators.group_turn import Append, Reply
+from raylog.actors.coordinators.log_record import LogRecord, Producer
+from raylog.actors.coordinators.refusals import NotServed, code_for_clients
 from raylog.actors.events import event, warn
 from raylog.actors.metrics import Exporter
+from raylog.actors.partition.transaction_end import TransactionEnd
 from raylog.storage.clock import Clock
 from raylog.storage.errors import InvalidRecord, RaylogError
 
 logger = logging.getLogger(__name__)
 
-# What a client of a coordinator is told where an append fails with another code of Kafka's.
-_CODES: Final = {
-    3: COORDINATOR_NOT_AVAILABLE,  # the partition is not there
-    7: COORDINATOR_NOT_AVAILABLE,  # it took too long
-    19: COORDINATOR_NOT_AVAILABLE,  # there is no room
-    6: NOT_COORDINATOR,  # somebody else leads
-    56: NOT_COORDINATOR,  # the disk
-    4: UNKNOWN_SERVER_ERROR,
-    10: UNKNOWN_SERVER_ERROR,  # too large
-    18: UNKNOWN_SERVER_ERROR,
-}
 # A clock that was set is looked at again after this.
 LONGEST_SLEEP_S: Final = 60.0
 # Committed offsets that are exported as metrics: each costs Ray some microseconds.
 MOST_EXPORTED: Final = 2000
 
 
-class NotServed(NamedTuple):
-    """There is no answer now; ``error_code``: what the client is told."""
-
-    error_code: int
-
-
 class CoordinatorLog(Protocol):
     """``coordinator_log.py``."""
 
-    def append(self, records: Sequence[LogRecord], now_ms: int) -> int: ...
+    def append(
+        self, records: Sequence[LogRecord], now_ms: int, producer: Producer | None = None
+    ) -> int: ...
+    def end(self, end: TransactionEnd) -> None: ...
     def read(self) -> Iterator[ReadBatch]: ...
 
 
@@ -145,6 +134,18 @@ class GroupCoordinator:
                 break
         return asker.answer
 
+    def end_transaction(self, end: TransactionEnd) -> NotServed | None:
+        """Write a transaction's marker; the offsets that it commits count when this returns.
+
+        Raises RaylogError: the marker is not in the log.
+        """
+        with self._changed:
+            if self._state != "serves":
+                return NotServed(NOT_COORDINATOR)
+            self._log.end(end)
+            self._handle(TransactionEnded(end.producer_id, end.is_commit))
+        return None
+
     def _park(self, token: Token, asker: _Asker) -> None:
         """With the lock held. Raises OutOfResources; its answer is nobody's then."""
         try:
@@ -181,12 +182,12 @@ class GroupCoordinator:
 
     def _append(self, append: Append) -> Event:
         try:
-            base_offset = self._log.append(append.records, self._wall.now_ms())
+            base_offset = self._log.append(append.records, self._wall.now_ms(), append.producer)
         except RaylogError as error:
             if not self._is_refused:
                 warn(logger, "coordinator-append-failed", partition=self._name, error=str(error))
             self._is_refused = True
-            return AppendFailed(append, _CODES.get(error.code, error.code))
+            return AppendFailed(append, code_for_clients(error))
         if self._is_refused:
             event(logger, "coordinator-appends-again", partition=self._name)
         self._is_refused = False

@@ -57,12 +57,12 @@ from raylog.actors.coordinators.group_turn import (
     GroupMade,
     Instruction,
     JoinPhaseEnds,
-    LogRecord,
     MemberReplaced,
     Recorded,
     SessionEnds,
     Turn,
 )
+from raylog.actors.coordinators.log_record import LogRecord
 from raylog.actors.coordinators.timers import Timers
 from raylog.storage.buffers import Buffer
 from raylog.storage.names import TopicPartition
@@ -96,11 +96,18 @@ class AppendFailed(NamedTuple):
     code: int
 
 
+class TransactionEnded(NamedTuple):
+    """The marker of a producer's transaction is in the log."""
+
+    producer_id: int
+    is_commit: bool
+
+
 class AlarmRings(NamedTuple):
     """The time of ``next_alarm_ms`` has come."""
 
 
-Event: TypeAlias = Loaded | Asked | Appended | AppendFailed | AlarmRings
+Event: TypeAlias = Loaded | Asked | Appended | AppendFailed | TransactionEnded | AlarmRings
 
 
 class Standing(NamedTuple):
@@ -152,6 +159,8 @@ class GroupMachine:
             self._appended(event, turn)
         elif isinstance(event, AppendFailed):
             self._append_failed(event, turn)
+        elif isinstance(event, TransactionEnded):
+            self._table.replay_end(event.producer_id, is_commit=event.is_commit)
         elif isinstance(event, AlarmRings):
             for alarm in self._timers.due(now_ms):
                 self._rang(alarm, turn)
@@ -203,8 +212,11 @@ class GroupMachine:
     def _appended(self, event: Appended, turn: Turn) -> None:
         then, groups = event.append.then, self._table.groups
         if isinstance(then, Recorded | GroupMade):
+            producer = event.append.producer
+            producer_id = None if producer is None else producer.producer_id
             for number, record in enumerate(event.append.records):
-                self._table.replay(record.key, record.value, event.base_offset + number)
+                at = event.base_offset + number
+                self._table.replay(record.key, record.value, at, producer_id)
         if isinstance(then, Recorded):
             if then.token is not None and then.answer is not None:
                 turn.reply(then.token, then.answer)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from raylog.actors.coordinators.codes import NONE
+from raylog.actors.coordinators.log_record import Producer
 from raylog.storage.names import TopicPartition
 
 NO_GENERATION: Final = -1
@@ -128,12 +129,16 @@ class OffsetToCommit(NamedTuple):
 
 
 class CommitRequest(NamedTuple):
-    """``retention_ms``: how long the offsets shall live; -1 for as long as the broker keeps any."""
+    """``retention_ms``: how long the offsets shall live; -1 for as long as the broker keeps any.
+
+    ``producer``: whose transaction they are part of; they count when it is committed.
+    """
 
     who: Identity
     offsets: tuple[OffsetToCommit, ...]
     retention_ms: int = -1
     knows_group_not_found: bool = True  # from version 9
+    producer: Producer | None = None
 
 
 class CommitAnswer(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from raylog.actors.coordinators.group import Group, Member, State
 from raylog.actors.coordinators.group_messages import Protocol
-from raylog.actors.coordinators.group_turn import LogRecord
+from raylog.actors.coordinators.log_record import LogRecord
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import InvalidRecord
 from raylog.storage.names import TopicPartition

@@ -20,6 +20,7 @@ from raylog.actors.coordinators.group_messages import (
     JoinRequest,
     SyncAnswer,
 )
+from raylog.actors.coordinators.log_record import LogRecord, Producer
 from raylog.actors.coordinators.timers import Timers
 
 # -- alarms ----------------------------------------------------------------------------------------
@@ -56,13 +57,6 @@ Alarm: TypeAlias = SessionEnds | JoinPhaseEnds | SyncPhaseEnds | ExpiryIsDue
 
 
 # -- what is to be done ----------------------------------------------------------------------------
-
-
-class LogRecord(NamedTuple):
-    """A record of ``__consumer_offsets``; without a value it is a tombstone."""
-
-    key: bytes
-    value: bytes | None
 
 
 class GroupMade(NamedTuple):
@@ -109,10 +103,14 @@ class Reply(NamedTuple):
 
 
 class Append(NamedTuple):
-    """Records for one batch: all of them are written, or none is."""
+    """Records for one batch: all of them are written, or none is.
+
+    ``producer``: whose transaction they are part of.
+    """
 
     records: tuple[LogRecord, ...]
     then: Then
+    producer: Producer | None = None
 
 
 Instruction: TypeAlias = Reply | Append
@@ -132,8 +130,10 @@ class Turn:
     def reply(self, token: Token, answer: GroupAnswer) -> None:
         self.instructions.append(Reply(token, answer))
 
-    def append(self, records: tuple[LogRecord, ...], then: Then) -> None:
-        self.instructions.append(Append(records, then))
+    def append(
+        self, records: tuple[LogRecord, ...], then: Then, producer: Producer | None = None
+    ) -> None:
+        self.instructions.append(Append(records, then, producer))
 
     def answer_join(self, member: Member, answer: JoinAnswer) -> None:
         """Answer a member's request to join, if it waits for an answer."""

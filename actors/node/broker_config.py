@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from raylog.actors.coordinators.group_config import GroupConfig, OffsetsTopic
+from raylog.actors.coordinators.transactions.config import StateTopic, TransactionConfig
 from raylog.actors.errors import NoLogDirs
 from raylog.actors.listeners import (
     FIRST_PORT,
@@ -298,6 +299,41 @@ class BrokerConfig:
         MAX_INT,
         "size of its segments; a coordinator reads all of them when it begins",
     )
+    transaction_max_timeout_ms: int = integer(
+        900_000, 1, MAX_INT, "longest timeout that a producer may ask for its transactions"
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = integer(
+        10_000,
+        1,
+        MAX_INT,
+        "time between two looks for transactions that are open for longer than their timeout, and "
+        "are aborted",
+    )
+    transactional_id_expiration_ms: int = integer(
+        604_800_000,
+        1,
+        MAX_INT,
+        "time without a transaction after which a transactional id is forgotten",
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = integer(
+        3_600_000,
+        1,
+        MAX_INT,
+        "time between two looks for transactional ids that are to be forgotten",
+    )
+    transaction_state_log_num_partitions: int = integer(
+        1,
+        1,
+        50,
+        "number of partitions of __transaction_state, which is made when the first producer asks "
+        "for its coordinator; it stays as it was made. Each is a process",
+    )
+    transaction_state_log_segment_bytes: int = integer(
+        16_777_216,
+        1,
+        MAX_INT,
+        "size of its segments; a coordinator reads all of them when it begins",
+    )
     log_cleaner_enable: bool = setting(
         True,
         as_bool,
@@ -363,6 +399,24 @@ class BrokerConfig:
     def offsets_topic(self) -> OffsetsTopic:
         """How the topic of groups' offsets is made."""
         return OffsetsTopic(self.offsets_topic_num_partitions, self.offsets_topic_segment_bytes)
+
+    @property
+    def transactions(self) -> TransactionConfig:
+        """For the coordinators of transactions."""
+        expiry_ms = self.transaction_remove_expired_transaction_cleanup_interval_ms
+        return TransactionConfig(
+            max_timeout_ms=self.transaction_max_timeout_ms,
+            id_expiration_ms=self.transactional_id_expiration_ms,
+            abort_interval_ms=self.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            expiry_interval_ms=expiry_ms,
+        )
+
+    @property
+    def state_topic(self) -> StateTopic:
+        """How the topic of transactions is made."""
+        return StateTopic(
+            self.transaction_state_log_num_partitions, self.transaction_state_log_segment_bytes
+        )
 
     @property
     def listens(self) -> bool:

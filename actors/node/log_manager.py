@@ -252,6 +252,7 @@ class LogManagerImpl:
             cluster_id=spec.cluster_id,
             listeners=listeners,
             groups=config.groups,
+            transactions=config.transactions,
         )
         controller = RayController(spec.namespace)
         ports = NodePorts(
@@ -274,6 +275,7 @@ class LogManagerImpl:
                 listeners,
                 advertised_host(listeners, own_host()),
                 config.offsets_topic,
+                config.state_topic,
             ),
         )
         return RunningNode(facts, random_id(), config, ports)

@@ -22,6 +22,7 @@ from typing import Protocol
 from raylog.actors.cluster_image import Endpoint
 from raylog.actors.control import LogId
 from raylog.actors.coordinators.group_config import GROUPS, GroupConfig
+from raylog.actors.coordinators.transactions.config import TRANSACTIONS, TransactionConfig
 from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.events import warn
 from raylog.actors.listeners import ON_LOOPBACK, Listener
@@ -81,6 +82,7 @@ class NodeFacts:
     cluster_id: str = ""
     listeners: tuple[Listener, ...] = (ON_LOOPBACK,)
     groups: GroupConfig = GROUPS
+    transactions: TransactionConfig = TRANSACTIONS
 
 
 @dataclass(slots=True, eq=False)
@@ -249,6 +251,7 @@ class LogStart:
             listener=self._facts.listeners[0],
             further_listeners=self._facts.listeners[1:],
             groups=self._facts.groups,
+            transactions=self._facts.transactions,
         )
 
     def _until_serving(self) -> LogSays | None:

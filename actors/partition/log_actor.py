@@ -280,7 +280,9 @@ LogActor = ray.remote(**OPTIONS)(LogActorImpl)
 
 
 def _own_sockets(spec: LogSpec, manager: ManagerLink) -> LogSockets:
-    return LogSockets(spec, broker_id(spec.cluster_id, spec.namespace), manager.verifier_of)
+    return LogSockets(
+        spec, broker_id(spec.cluster_id, spec.namespace), manager.verifier_of, manager.address_of
+    )
 
 
 def _own_log(spec: LogSpec) -> LivingLog:

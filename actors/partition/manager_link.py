@@ -10,13 +10,15 @@ from raylog.actors.cluster_image import Endpoint
 from raylog.actors.control import Confirmed
 from raylog.actors.errors import ConfigUnconfirmed, NotLeader
 from raylog.actors.events import warn
-from raylog.actors.messages import PartitionOffsets
+from raylog.actors.messages import DataAddress, PartitionOffsets
 from raylog.actors.node_messages import LogOrder, LogSays
 from raylog.actors.partition.spec import LogSpec
 from raylog.actors.plane.sasl.scram import Verifier
 from raylog.actors.runtime.names import log_manager_name
-from raylog.actors.runtime.stubs import LogManagerStub, find_log_manager
+from raylog.actors.runtime.nodes import own_node_id
+from raylog.actors.runtime.stubs import LogManagerStub, find_log_actor, find_log_manager
 from raylog.storage.errors import RaylogError, StorageError
+from raylog.storage.names import TopicPartition
 from raylog.storage.report import Progress
 
 logger = logging.getLogger(__name__)
@@ -66,6 +68,13 @@ class ManagerLink:
         if manager is None:
             raise NotLeader(log_manager_name(self._spec.node), "it is not running")
         return manager.verifier_of(mechanism, user).get(MANAGER_TIMEOUT_S)
+
+    def address_of(self, partition: TopicPartition, topic_id: str) -> DataAddress:
+        """Where the process of another partition listens. Raises RaylogError."""
+        actor = find_log_actor(partition, self._spec.namespace)
+        if actor is None:
+            raise NotLeader(str(partition), "its process is not running")
+        return actor.data_address(topic_id, own_node_id()).get(MANAGER_TIMEOUT_S)
 
     def confirmed(self) -> Confirmed | None:
         """The config version that the Controller has confirmed. Raises ConfigUnconfirmed."""

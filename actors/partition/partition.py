@@ -44,11 +44,13 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from raylog.actors.errors import InternalTopic, InvalidRequest, TooManyAppends
+from raylog.actors.errors import InternalTopic, InvalidRequest, NotInTransaction, TooManyAppends
 from raylog.actors.messages import AppendResult, FetchResult, PartitionOffsets, RemovedSegments
 from raylog.actors.partition.bounds import IN_FLIGHT_BYTES, PARKED_FETCHES, InFlight
 from raylog.actors.partition.meters import Meters, name_of
 from raylog.actors.partition.removal import Permit, any_version
+from raylog.actors.partition.transaction_end import TransactionEnd
+from raylog.actors.partition.verifications import Verifications
 from raylog.actors.partition.waiters import Waiters
 from raylog.storage.buffers import Buffer
 from raylog.storage.cleaner.cleanable import LogFacts, facts_of
@@ -58,7 +60,6 @@ from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     CleaningAborted,
     FileGone,
-    InvalidRecord,
     LogClosed,
     OutOfResources,
     RaylogError,
@@ -71,12 +72,14 @@ from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.log import HIGH_WATERMARK, Log
 from raylog.storage.names import INTERNAL_TOPICS
 from raylog.storage.readable import COMMITTED, EARLIEST_PENDING_UPLOAD, Isolation, LogRead
+from raylog.storage.records.batch import BatchHeader
+from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.layout import TRANSACTIONAL
 from raylog.storage.segment import SegmentId
 from raylog.storage.state.epochs import NO_EPOCH
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.swap import RoundId
-from raylog.storage.validation import CheckedBatch, check_append
+from raylog.storage.validation import CLIENT, COORDINATOR, CheckedBatch, Origin, check_append
 from raylog.storage.writer import AppendInfo
 
 # Half of what an int32 position can address: no reader needs more in one answer.
@@ -134,6 +137,7 @@ class Partition:
         self._offline: RaylogError | None = None
         self.is_closed = False
         self._is_internal = log.partition.topic in INTERNAL_TOPICS
+        self.verifications = Verifications()
 
     # -- append ------------------------------------------------------------------------------------
 
@@ -170,7 +174,7 @@ class Partition:
         try:
             if self._is_internal and not is_own:
                 raise InternalTopic(self.log.partition.topic)
-            batch, info = self._write(records)
+            batch, info = self._write(records, COORDINATOR if is_own else CLIENT)
         except BaseException as error:
             self._append_failed(error)
             raise
@@ -210,23 +214,68 @@ class Partition:
         self.meters.failed_appends.append(name_of(error))
         self._ask_for_upkeep()
 
-    def _write(self, records: Buffer) -> tuple[CheckedBatch, AppendInfo]:
+    def _write(self, records: Buffer, origin: Origin) -> tuple[CheckedBatch, AppendInfo]:
         self.check_online()
         now_ms = self._clock.now_ms()
-        batch = check_append(records, self.log.config, now_ms)
-        if batch.header.attributes & TRANSACTIONAL:
-            raise InvalidRecord(
-                "raylog has no transaction coordinator yet, so no transaction can end; send "
-                "plain batches"
-            )
+        batch = check_append(records, self.log.config, now_ms, origin)
         with self._append_lock:
             self.check_online()
-            try:
-                info = self.log.append_checked(batch, now_ms, self.leader_epoch)
-            except StorageError as error:
-                self._judge(error, UndoFailed)
-                raise
-        return batch, info
+            if batch.header.attributes & TRANSACTIONAL:
+                self._check_transaction(batch.header)
+            return batch, self._append_checked(batch, now_ms, origin)
+
+    def _append_checked(self, batch: CheckedBatch, now_ms: int, origin: Origin) -> AppendInfo:
+        try:
+            return self.log.append_checked(batch, now_ms, self.leader_epoch, origin)
+        except StorageError as error:
+            self._judge(error, UndoFailed)
+            raise
+
+    # -- transactions ------------------------------------------------------------------------------
+
+    def _check_transaction(self, header: BatchHeader) -> None:
+        """Raise NotInTransaction for a batch whose transaction may not begin here.
+
+        Nor with this batch, while an earlier one of its producer was refused and is on its way
+        (KAFKA-14920): what refused that one is raised again.
+        """
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        if not self.log.needs_verification(header):
+            return
+        if not self.verifications.allow(producer_id, epoch):
+            raise NotInTransaction(str(self.log.partition), producer_id, epoch)
+        refusal = self.log.missing_before(header)
+        if refusal is not None:
+            raise copy(refusal)
+
+    def end_transaction(self, end: TransactionEnd, *, is_own: bool = False) -> AppendResult:
+        """Write the marker of a transaction; fine if it is there, or if nothing was written.
+
+        ``is_own``: see ``append_own``. Raises InvalidProducerEpoch, TransactionCoordinatorFenced,
+        InternalTopic, DiskFull and StorageError.
+        """
+        if self._is_internal and not is_own:
+            raise InternalTopic(self.log.partition.topic)
+        began_s = time.perf_counter()
+        self.check_online()
+        now_ms = self._clock.now_ms()
+        marker = Marker(not end.is_commit, end.coordinator_epoch, now_ms)
+        records = bytes(
+            encode_marker(marker, producer_id=end.producer_id, producer_epoch=end.epoch)
+        )
+        batch = check_append(records, self.log.config, now_ms, COORDINATOR)
+        with self._append_lock:
+            self.check_online()
+            if end.raises_epoch:
+                self.log.check_raises_epoch(end.producer_id, end.epoch)
+            info = self._append_checked(batch, now_ms, COORDINATOR)
+            self.verifications.void(end.producer_id)
+        return self.settle([Written(batch, info, len(records), began_s)])[0]
+
+    def refuse(self, header: BatchHeader, error: RaylogError) -> None:
+        """A batch is not taken since nobody says whether it may be: those behind it wait, too."""
+        with self._append_lock:
+            self.log.refuse(header, error)
 
     def _make_durable(self, last_offset: int) -> None:
         """Of a duplicate, too: its first copy may wait for an fsync."""

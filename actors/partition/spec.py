@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from raylog.actors.cluster_image import Endpoint
 from raylog.actors.control import LogId
 from raylog.actors.coordinators.group_config import GROUPS, GroupConfig
+from raylog.actors.coordinators.transactions.config import TRANSACTIONS, TransactionConfig
 from raylog.actors.listeners import ON_LOOPBACK, Listener
 from raylog.storage.config import LogConfig
 from raylog.storage.names import TopicPartition
@@ -27,7 +28,7 @@ class LogSpec:
     empty where an older raylog does not say it; nothing listens then. ``endpoint``: what it was to
     clients at its first start; None where its LogManager did not know it yet. ``listener``: for
     Kafka's clients, the first one; ``further_listeners``: all others.
-    ``groups``: for the coordinator of groups, where the log is one's.
+    ``groups``, ``transactions``: for the coordinator of these, where the log is one's.
     """
 
     log: LogId
@@ -47,6 +48,7 @@ class LogSpec:
     listener: Listener = ON_LOOPBACK
     further_listeners: tuple[Listener, ...] = ()
     groups: GroupConfig = GROUPS
+    transactions: TransactionConfig = TRANSACTIONS
 
     @property
     def partition(self) -> TopicPartition:

@@ -5,9 +5,10 @@ from typing import Final, Protocol, TypeAlias
 
 from raylog.actors.coordinators.codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
-    COORDINATOR_NOT_AVAILABLE,
+    NOT_COORDINATOR,
 )
 from raylog.actors.coordinators.group_config import OFFSETS_TOPIC, OffsetsTopic
+from raylog.actors.coordinators.transactions.config import STATE_TOPIC, StateTopic
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.plane import describing
 from raylog.actors.plane.admin import ADMIN_APIS, fault_of, refused, timeout_s
@@ -67,13 +68,14 @@ class ClusterDoor:
         log_dirs: Callable[[], Sequence[LogDirStatus]],
         image: ClusterImage | None = None,
         offsets_topic: OffsetsTopic = OFFSETS_TOPIC,
+        state_topic: StateTopic = STATE_TOPIC,
     ) -> None:
         """``log_dirs``: those of the node. ``image``: None while nobody has told it.
 
-        ``offsets_topic``: how the topic of groups' offsets is made.
+        ``offsets_topic``, ``state_topic``: how the topics of groups and of transactions are made.
         """
         self.image, self._commands, self._log_dirs = image, commands, log_dirs
-        self._coordinators = CoordinatorFinder(commands, offsets_topic)
+        self._coordinators = CoordinatorFinder(commands, offsets_topic, state_topic)
 
     def __call__(self, request: Request, parking: Parking) -> Sequence[Piece]:
         """The answer to a request. Raises MalformedRequest, UnsupportedRequest, ClusterUnknown.
@@ -111,13 +113,13 @@ class ClusterDoor:
     def _producer_id(self, body: Value) -> Value:
         """A new id, of the epoch 0; one that the producer has is given up, as Kafka does it.
 
-        There are no transactions: such a producer asks again, and goes on asking.
+        Who has a transactional id asks its coordinator, and this is none.
         """
         has_id, has_epoch = body["producerId"] != _NONE, body["producerEpoch"] != _NONE
         if has_id != has_epoch or body["transactionalId"] == "":
             return _no_producer_id(INVALID_REQUEST)
         if body["transactionalId"] is not None:
-            return _no_producer_id(COORDINATOR_NOT_AVAILABLE)
+            return _no_producer_id(NOT_COORDINATOR)
         try:
             producer_id = self._commands.allocate_producer_id()
         except RaylogError:

@@ -50,6 +50,16 @@ class PeerGone(RaylogError):
     template = "the peer is gone: {why}"
 
 
+class PeerAway(RaylogError):
+    """Another process of the cluster was asked, and has not answered."""
+
+    code, error_name = 13, "NETWORK_EXCEPTION"
+    fields = ("peer", "why")
+    peer: str
+    why: str
+    template = "{peer} does not answer: {why}; it is asked again. If it lasts, see `raylog health`"
+
+
 class AnswerCut(RaylogError):
     """A file is shorter than the range of it that an answer has promised."""
 

@@ -7,7 +7,9 @@ from typing import Final
 from raylog.actors.cluster_image import Endpoint
 from raylog.actors.coordinators.coordinator_log import PartitionLog
 from raylog.actors.coordinators.group_coordinator import GroupCoordinator
+from raylog.actors.coordinators.transactions.coordinator import TransactionCoordinator
 from raylog.actors.errors import NotLeader
+from raylog.actors.messages import DataAddress
 from raylog.actors.metrics import Exporter
 from raylog.actors.partition.partition import Partition
 from raylog.actors.partition.spec import LogSpec
@@ -16,15 +18,23 @@ from raylog.actors.plane.door import Door
 from raylog.actors.plane.errors import AcceptFailed, AddressTaken
 from raylog.actors.plane.hosts import Host, Hosts
 from raylog.actors.plane.meters import OF_LOG_ACTOR
+from raylog.actors.plane.peers.peers import AddressOf, Peers
 from raylog.actors.plane.relay import Relay
 from raylog.actors.plane.sockets import Entrance, Sockets
+from raylog.actors.plane.transactions.markers import MarkerSender
+from raylog.actors.plane.transactions.service import Transactions
+from raylog.actors.plane.transactions.verifying import Verifier
 from raylog.actors.plane.users import VerifierOf
 from raylog.storage.clock import SteadyClock, SystemClock
-from raylog.storage.names import CONSUMER_OFFSETS
+from raylog.storage.names import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicPartition
 from raylog.storage.state.properties import id_uuid
 
 # What has been appended shall be answered before the process ends.
 CLOSE_S: Final = 1.0
+
+
+def _nowhere(partition: TopicPartition, topic_id: str) -> DataAddress:
+    raise NotLeader(str(partition), "it is on another node, and nobody says where")
 
 
 class LogSockets:
@@ -35,12 +45,19 @@ class LogSockets:
         spec: LogSpec,
         broker: str,
         verifier_of: VerifierOf = lambda mechanism, user: None,
+        address_of: AddressOf = _nowhere,
     ) -> None:
-        """``broker``: as of ``broker_id``. ``verifier_of``: of a mechanism and a user."""
+        """``broker``: as of ``broker_id``. ``verifier_of``: of a mechanism and a user.
+
+        ``address_of``: of a partition and its topic's id, where its process listens.
+        """
         self._spec, self._broker, self._verifier_of = spec, broker, verifier_of
         self._keeping_up = threading.Lock()
         self._sockets: Sockets | None = None
         self._coordinator: GroupCoordinator | None = None
+        self._peers = Peers(broker, manager_name(broker, spec.node), address_of)
+        self._transactions = Transactions(self._peers, Verifier(self._peers))
+        self._markers: MarkerSender | None = None
 
     def begin(
         self,
@@ -65,6 +82,8 @@ class LogSockets:
                 on_failure,
             )
             self._coordinator.begin()
+        if topic == TRANSACTION_STATE:
+            self._begin_transactions(partition, on_failure)
         entrances = [
             Entrance(one, self._door(place, hosts))
             for place, one in enumerate((spec.listener, *spec.further_listeners))
@@ -72,9 +91,29 @@ class LogSockets:
         entrances[0].name = log_name(self._broker, spec.topic_id, number)
         self._sockets = Sockets(entrances, on_failure, verifier_of=self._verifier_of)
 
+    def _begin_transactions(
+        self, partition: Partition, on_failure: Callable[[BaseException], object]
+    ) -> None:
+        markers = MarkerSender(self._peers, partition.leader_epoch, on_failure)
+        coordinator = TransactionCoordinator(
+            str(self._spec.partition),
+            PartitionLog(partition),
+            SteadyClock(),
+            SystemClock(),
+            self._spec.transactions,
+            markers,
+            self._peers.producer_id,
+            on_failure,
+        )
+        markers.begin(coordinator.marked)
+        coordinator.begin()
+        self._markers = markers
+        number = self._spec.partition.partition
+        self._transactions = self._transactions._replace(coordinator=coordinator, number=number)
+
     def _door(self, place: int, hosts: Hosts) -> Door:
         relay = Relay(manager_name(self._broker, self._spec.node, place))
-        return Door(relay, hosts, self._coordinator)
+        return Door(relay, hosts, self._coordinator, self._transactions)
 
     @property
     def port(self) -> int:
@@ -122,5 +161,10 @@ class LogSockets:
         """Answer what is in hand, and nothing more."""
         if self._coordinator is not None:
             self._coordinator.stop()
+        if self._transactions.coordinator is not None:
+            self._transactions.coordinator.stop()
+        if self._markers is not None:
+            self._markers.stop()
         if self._sockets is not None:
             self._sockets.close(CLOSE_S)
+        self._peers.close()

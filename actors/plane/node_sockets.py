@@ -6,6 +6,7 @@ from typing import Final
 
 from raylog.actors.cluster_image import ClusterEntries, Endpoint
 from raylog.actors.coordinators.group_config import OFFSETS_TOPIC, OffsetsTopic
+from raylog.actors.coordinators.transactions.config import STATE_TOPIC, StateTopic
 from raylog.actors.listeners import LOOPBACK, ON_LOOPBACK, Listener
 from raylog.actors.messages import LogDirStatus
 from raylog.actors.metrics import Exporter
@@ -34,17 +35,23 @@ class NodeSockets:
         listeners: Sequence[Listener] = (ON_LOOPBACK,),
         host: str = LOOPBACK,
         offsets_topic: OffsetsTopic = OFFSETS_TOPIC,
+        state_topic: StateTopic = STATE_TOPIC,
     ) -> None:
         """``broker``: as of ``broker_id``. ``node``: its key. ``log_dirs``: those of the node.
 
         ``on_failure``: hears of an error that is not raylog's. ``listeners``: for Kafka's clients.
-        ``host``: where they find it, as of ``advertised_host``. ``offsets_topic``: how the topic of
-        groups' offsets is made.
+        ``host``: where they find it, as of ``advertised_host``. ``offsets_topic``, ``state_topic``:
+        how the topics of groups and of transactions are made.
         """
         self._node, self.host = node, host
         self._entries: ClusterEntries | None = None
         self._doors = [
-            (ClusterDoor(commands, log_dirs, offsets_topic=offsets_topic), listener)
+            (
+                ClusterDoor(
+                    commands, log_dirs, offsets_topic=offsets_topic, state_topic=state_topic
+                ),
+                listener,
+            )
             for listener in listeners
         ]
         entrances = [

@@ -13,6 +13,8 @@ way waits for its disk once, as several producers do, which share an fsync.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from raylog.actors.coordinators.transactions.transaction import VERSION_1, VERSION_2
+from raylog.actors.errors import NotInTransaction
 from raylog.actors.partition.partition import Written
 from raylog.actors.plane.codes import (
     INVALID_RECORD,
@@ -33,9 +35,12 @@ from raylog.actors.plane.hot.produce import (
     read_produce,
 )
 from raylog.actors.plane.own_clients import error_tags
+from raylog.actors.plane.transactions.beginning import beginning
+from raylog.actors.plane.transactions.verifying import Verifier, Writer, problem_of
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import RaylogError
-from raylog.storage.records.batch import size_of
+from raylog.storage.names import TopicPartition
+from raylog.storage.records.batch import read_header, size_of
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.layout import (
     AT_ATTRIBUTES,
@@ -49,6 +54,7 @@ from raylog.storage.records.layout import (
 NO_ANSWER, OF_THE_LEADER, OF_ALL = 0, 1, -1
 _NO_OFFSET: Final = -1
 _FIRST_WITH_ZSTD: Final = 7  # of Produce: KIP-110
+_ADDS_PARTITIONS_FROM: Final = 12  # of Produce: version 2 of transactions (KIP-890)
 _OLD_MAGICS: Final = (0, 1)
 _FROM_ZERO: Final = bytes(8)  # a client's base offset
 
@@ -74,8 +80,8 @@ class _Taken(NamedTuple):
 class _Taking:
     """Writes the batches of requests, and brings them to the disk together."""
 
-    def __init__(self, hosts: Hosts) -> None:
-        self._hosts = hosts
+    def __init__(self, hosts: Hosts, verifier: Verifier | None) -> None:
+        self._hosts, self._verifier = hosts, verifier
         self._pending: dict[tuple[bytes, int], list[_Pending]] = {}  # by partition
 
     def take(self, request: Request) -> _Taken:
@@ -106,12 +112,35 @@ class _Taking:
         if request.version < _FIRST_WITH_ZSTD and _codec_of(part.records) == CODECS["zstd"]:
             return ProducedPartition(part.partition, UNSUPPORTED_COMPRESSION_TYPE, _NO_OFFSET)
         try:
-            written = host.partition.write_admitted(part.records)
+            written = self._write_to(host, request, body, part.records)
         except RaylogError as error:
             return _refused(request, host, error)
         pending = _Pending(request, host, written, fates, len(fates))
         self._pending.setdefault((host.topic_id, host.number), []).append(pending)
         return ProducedPartition(part.partition, 0, _NO_OFFSET)  # until ``settle``
+
+    def _write_to(
+        self, host: Host, request: Request, body: ProduceBody, records: Buffer
+    ) -> Written:
+        """Write a batch; of the first one of a transaction its coordinator is asked.
+
+        Raises RaylogError.
+        """
+        try:
+            return host.partition.write_admitted(records)
+        except NotInTransaction:
+            if body.transactional_id is None or self._verifier is None:
+                raise
+        header = read_header(records)
+        version = VERSION_2 if request.version >= _ADDS_PARTITIONS_FROM else VERSION_1
+        writer = Writer(body.transactional_id, header.producer_id, header.producer_epoch, version)
+        name = TopicPartition(host.topic, host.number)
+        with beginning(host.partition, name, self._verifier, writer) as code:
+            if code:
+                problem = problem_of(code, str(name), writer)
+                host.partition.refuse(header, problem)
+                raise problem
+            return host.partition.write_admitted(records)
 
     def settle(self) -> None:
         """Tell what became of all that is written: each partition's with one fsync."""
@@ -133,12 +162,16 @@ class _Taking:
                 )
 
 
-def produce(requests: Iterable[Request], hosts: Hosts) -> list[bytes]:
+def produce(
+    requests: Iterable[Request], hosts: Hosts, verifier: Verifier | None = None
+) -> list[bytes]:
     """The answers to Produce requests; one with ``acks`` 0 has none.
+
+    ``verifier``: asks the coordinators of transactions; None: no transaction begins here.
 
     Raises LastAnswer with the answers so far where one is malformed, or is not acknowledged.
     """
-    taking = _Taking(hosts)
+    taking = _Taking(hosts, verifier)
     taken: list[_Taken] = []
     problem: RaylogError | None = None
     try:

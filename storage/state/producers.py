@@ -255,6 +255,32 @@ class ProducerStates:
                 self._partition, producer.coordinator_epoch, marker.coordinator_epoch
             )
 
+    def needs_verification(self, header: BatchHeader) -> bool:
+        """Whether a transactional batch would begin a transaction here.
+
+        Then its coordinator must have said that the partition is in it (KIP-890). One that repeats
+        a batch, or has an old epoch, begins nothing.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return True
+        if header.producer_epoch < producer.epoch or producer.duplicate_of(header) is not None:
+            return False
+        return producer.transaction_start < 0 or header.producer_epoch != producer.epoch
+
+    def check_raises_epoch(self, producer_id: int, marker_epoch: int) -> None:
+        """Raise InvalidProducerEpoch for a marker that has the epoch of the open transaction.
+
+        Where each end raises the epoch it comes late: it was for a transaction before this one.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.transaction_start < 0:
+            return
+        if marker_epoch == producer.epoch:
+            raise InvalidProducerEpoch(
+                self._partition, producer_id, producer.epoch + 1, marker_epoch
+            )
+
     def _check_epoch(self, producer: ProducerState, header: BatchHeader) -> None:
         if header.producer_epoch < producer.epoch:
             raise InvalidProducerEpoch(

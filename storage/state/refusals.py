@@ -55,6 +55,16 @@ class Refusals:
             self._note(header, error, now_ms)
         return error
 
+    def missing_before(self, header: BatchHeader, now_ms: int) -> RaylogError | None:
+        """Why a batch before this one was refused that has not come again; None: none was.
+
+        Of a producer that is not known any sequence would be taken.
+        """
+        known = self._by_producer.get(header.producer_id)
+        if known is None or known.epoch != header.producer_epoch:
+            return None
+        return known.error if known.is_reason(header, now_ms) else None
+
     def _note(self, header: BatchHeader, error: RaylogError, now_ms: int) -> None:
         if len(self._by_producer) >= MOST:
             self._by_producer.clear()

@@ -37,7 +37,8 @@ from raylog.actors.coordinators.group_messages import (
     SyncRequest,
 )
 from raylog.actors.coordinators.group_records import GroupRecord, OffsetRecord, read
-from raylog.actors.coordinators.group_turn import LogRecord, Reply
+from raylog.actors.coordinators.group_turn import Reply
+from raylog.actors.coordinators.log_record import LogRecord
 from raylog.storage.names import TopicPartition
 
 GROUP = "orders-readers"

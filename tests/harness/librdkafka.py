@@ -27,8 +27,16 @@ class Librdkafka:
             "reconnect.backoff.max.ms": 500,
         }
 
-    def producer(self) -> Producer:
-        return Producer({**self._settings, "enable.idempotence": True, "linger.ms": 5})
+    def producer(self, **settings: Any) -> Producer:
+        """``settings``: librdkafka's, with ``_`` for each dot."""
+        return Producer(
+            {
+                **self._settings,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            }
+        )
 
     def admin(self) -> AdminClient:
         return AdminClient(self._settings)

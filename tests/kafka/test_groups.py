@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 
 from raylog.actors.coordinators.coordinator_log import PartitionLog
 from raylog.actors.coordinators.group_config import GroupConfig
-from raylog.actors.coordinators.group_coordinator import GroupCoordinator, NotServed
+from raylog.actors.coordinators.group_coordinator import GroupCoordinator
 from raylog.actors.coordinators.group_messages import (
     CommitAnswer,
     CommitRequest,
@@ -32,6 +32,7 @@ from raylog.actors.coordinators.group_messages import (
     SyncAnswer,
     SyncRequest,
 )
+from raylog.actors.coordinators.refusals import NotServed
 from raylog.actors.partition.partition import Partition
 from raylog.storage.clock import SteadyClock, SystemClock
 from raylog.storage.names import TopicPartition as Place

@@ -1,7 +1,7 @@
 """All APIs that are served, by their key: what a request may be, and what ApiVersions answers.
 
-Kafka's features (``transaction.version`` and the like) are not advertised: there are no
-transactions and no groups of the new protocol yet. Clients take their absence for "none".
+Kafka's features (``transaction.version`` and the like) are not advertised. Clients take their
+absence for version 1 of transactions, and for groups of the older protocol.
 
 Source: ``ApiKeys`` and ``ApiVersionsResponse`` of Kafka 4.3; KIP-35, KIP-511.
 """
@@ -36,6 +36,7 @@ from raylog.actors.plane.apis.records import (
     PRODUCE,
 )
 from raylog.actors.plane.apis.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from raylog.actors.plane.apis.transactions import TRANSACTION_APIS
 from raylog.storage.schemas.types import Value
 
 APIS: Final[Mapping[int, Api]] = {
@@ -48,6 +49,7 @@ APIS: Final[Mapping[int, Api]] = {
             METADATA,
             FIND_COORDINATOR,
             *GROUP_APIS,
+            *TRANSACTION_APIS,
             SASL_HANDSHAKE,
             API_VERSIONS,
             CREATE_TOPICS,

@@ -15,7 +15,7 @@ from raylog.actors.coordinators.codes import (
     NONE,
     NOT_COORDINATOR,
 )
-from raylog.actors.coordinators.group_coordinator import GroupCoordinator, NotServed
+from raylog.actors.coordinators.group_coordinator import GroupCoordinator
 from raylog.actors.coordinators.group_messages import (
     CommitAnswer,
     CommitRequest,
@@ -41,6 +41,7 @@ from raylog.actors.coordinators.group_messages import (
     SyncAnswer,
     SyncRequest,
 )
+from raylog.actors.coordinators.refusals import NotServed
 from raylog.actors.plane.errors import PeerGone
 from raylog.actors.plane.parking import Parking
 

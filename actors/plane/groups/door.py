@@ -1,9 +1,10 @@
 """Answers the requests of consumer groups (``GROUP_APIS``)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from raylog.actors.coordinators.codes import GROUP_ID_NOT_FOUND, NONE
+from raylog.actors.coordinators.codes import GROUP_ID_NOT_FOUND, NONE, NOT_COORDINATOR
 from raylog.actors.coordinators.group_coordinator import GroupCoordinator
 from raylog.actors.coordinators.group_messages import (
     DeleteGroupsAnswer,
@@ -27,11 +28,13 @@ from raylog.actors.plane.apis.groups import (
     OFFSET_FETCH,
     SYNC_GROUP,
 )
+from raylog.actors.plane.apis.transactions import TXN_OFFSET_COMMIT
 from raylog.actors.plane.errors import MalformedRequest
 from raylog.actors.plane.frames import Request, answer, read_body
 from raylog.actors.plane.groups import members, offsets
 from raylog.actors.plane.groups.asking import Asking
 from raylog.actors.plane.parking import Parking
+from raylog.actors.plane.transactions.verifying import Writer
 from raylog.storage.schemas.types import Value
 
 # A member's id has it, a dash and a uuid, and is written as a string of at most 32,767 bytes.
@@ -118,12 +121,20 @@ _ANSWERS: Final[Mapping[Api, Callable[[Request, Value, Asking], Value]]] = {
 }
 
 
-def answer_group_request(
-    request: Request, coordinator: GroupCoordinator | None, parking: Parking
-) -> bytes:
-    """The answer to one of GROUP_APIS. Raises MalformedRequest, and PeerGone.
+@contextmanager
+def _nobody_begins(_: Writer) -> Iterator[int]:
+    yield NOT_COORDINATOR
 
-    ``coordinator``: that of this process, if it has one.
+
+def answer_group_request(
+    request: Request,
+    coordinator: GroupCoordinator | None,
+    parking: Parking,
+    begin: Callable[[Writer], AbstractContextManager[int]] = _nobody_begins,
+) -> bytes:
+    """The answer to one of GROUP_APIS, or to TxnOffsetCommit. Raises MalformedRequest, PeerGone.
+
+    ``coordinator``: that of this process, if it has one. ``begin``: a transaction in its partition.
     """
     body = read_body(request)
     if request.api is JOIN_GROUP and len(request.client_id.encode()) > MAX_CLIENT_ID_BYTES:
@@ -132,6 +143,8 @@ def answer_group_request(
             request.api.name, request.version, request.correlation_id, request.body_position, why
         )
     ask = Asking(coordinator, parking)
+    if request.api is TXN_OFFSET_COMMIT:
+        return answer(request, offsets.commit_in_transaction(request, body, ask, begin))
     if request.api is JOIN_GROUP:
         return answer(request, members.join(request, body, parking.peer_host, ask))
     return answer(request, _ANSWERS[request.api](request, body, ask))

@@ -1,9 +1,12 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: from a version's body to the request, and back."""
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete: from a body to a request, and back."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Final
 
 from raylog.actors.coordinators.group_messages import (
+    NO_GENERATION,
+    NO_MEMBER,
     CommitAnswer,
     CommitRequest,
     CommittedOffset,
@@ -14,14 +17,18 @@ from raylog.actors.coordinators.group_messages import (
     Identity,
     OffsetToCommit,
 )
+from raylog.actors.coordinators.log_record import Producer
 from raylog.actors.plane.frames import Request
 from raylog.actors.plane.groups.asking import Asking
+from raylog.actors.plane.transactions.verifying import Writer
 from raylog.storage.names import TopicPartition
 from raylog.storage.schemas.types import Value
 
 _KNOWS_NO_GROUP_FROM: Final = 9  # OffsetCommit: GROUP_ID_NOT_FOUND
 _CODE_OF_ALL_FROM: Final = 2  # OffsetFetch: an error of the group has a field of its own
 _SEVERAL_GROUPS_FROM: Final = 8  # OffsetFetch
+_SAYS_WHO_FROM: Final = 3  # TxnOffsetCommit: generation, member and instance (KIP-447)
+_ADDS_OFFSETS_FROM: Final = 5  # TxnOffsetCommit: version 2 of transactions
 
 
 def commit(request: Request, body: Value, ask: Asking) -> Value:
@@ -54,6 +61,52 @@ def commit(request: Request, body: Value, ask: Asking) -> Value:
     return {
         "throttleTimeMs": 0,
         "topics": _by_topic(partitions, [{"errorCode": code} for code in found.error_codes]),
+    }
+
+
+def commit_in_transaction(
+    request: Request,
+    body: Value,
+    ask: Asking,
+    begin: Callable[[Writer], AbstractContextManager[int]],
+) -> Value:
+    """TxnOffsetCommit. ``begin``: the transaction in the partition of the offsets."""
+    version = 2 if request.version >= _ADDS_OFFSETS_FROM else 1
+    writer = Writer(body["transactionalId"], body["producerId"], body["producerEpoch"], version)
+    given = [one for topic in body["topics"] for one in topic["partitions"]]
+    partitions = [
+        TopicPartition(topic["name"], one["partitionIndex"])
+        for topic in body["topics"]
+        for one in topic["partitions"]
+    ]
+    is_told_who = request.version >= _SAYS_WHO_FROM
+    who = Identity(
+        body["groupId"],
+        body["memberId"] if is_told_who else NO_MEMBER,
+        body["groupInstanceId"] if is_told_who else None,
+        body["generationId"] if is_told_who else NO_GENERATION,
+    )
+    asked = CommitRequest(
+        who=who,
+        offsets=tuple(
+            OffsetToCommit(
+                partition=partition,
+                offset=one["committedOffset"],
+                leader_epoch=one["committedLeaderEpoch"],
+                metadata=one["committedMetadata"] or "",
+            )
+            for partition, one in zip(partitions, given, strict=True)
+        ),
+        producer=Producer(writer.producer_id, writer.epoch),
+    )
+    with begin(writer) as code:
+        if code:
+            codes: Sequence[int] = (code,) * len(partitions)
+        else:
+            codes = ask(asked, CommitAnswer).error_codes
+    return {
+        "throttleTimeMs": 0,
+        "topics": _by_topic(partitions, [{"errorCode": one} for one in codes]),
     }
 
 

@@ -180,7 +180,7 @@ KNOWN: Final[tuple[Known, ...]] = (
     ),
     Known(
         "a coordinator that is there or in the making",
-        "there are no transactions yet; the topic of groups' offsets may be in the making",
+        "the topics of groups and of transactions may be in the making",
         ("FindCoordinator",),
         CODE,
         codes(frozenset((0, 15)), frozenset((0, 15))),
@@ -193,11 +193,11 @@ KNOWN: Final[tuple[Known, ...]] = (
         codes(ANY, ANY),
     ),
     Known(
-        "no transactions",
-        "a producer with a transactional id finds no coordinator (15)",
+        "a transactional id",
+        "each partition is a broker of its own, and the one that is asked coordinates none (16)",
         ("InitProducerId",),
         "errorCode|producerId|producerEpoch",
-        lambda question, found: bool(question.body["transactionalId"]) and found.raylog in (15, -1),
+        lambda question, found: bool(question.body["transactionalId"]) and found.raylog in (16, -1),
     ),
     Known(
         "Kafka's own failure",
@@ -337,7 +337,7 @@ KNOWN: Final[tuple[Known, ...]] = (
     ),
     Known(
         "a transactional batch",
-        "there are no transactions yet: Kafka wants a transactional id, raylog takes no such batch",
+        "Kafka looks for the transactional id first, and raylog for the transaction",
         ("Produce",),
         CODE,
         lambda question, found: (
@@ -402,7 +402,7 @@ KNOWN: Final[tuple[Known, ...]] = (
     ),
     Known(
         "APIs that are not there",
-        "no transactions, newer groups, ACLs, quotas, tokens, telemetry; nothing between brokers",
+        "no newer groups, ACLs, quotas, tokens, telemetry; nothing between brokers",
         ("ApiVersions",),
         r"apiKeys\.\d+",
         codes(ANY, MISSING),
@@ -415,8 +415,15 @@ KNOWN: Final[tuple[Known, ...]] = (
         codes(10, 9),
     ),
     Known(
+        "no pattern of transactional ids",
+        "ListTransactions of version 2 has a regular expression, and Python's may take for ever",
+        ("ApiVersions",),
+        r"apiKeys\.66\.maxVersion",
+        codes(2, 1),
+    ),
+    Known(
         "no features",
-        "there are neither transactions nor groups of the newer protocol, of which they are",
+        "clients are to use version 1 of transactions; there are no groups of the newer protocol",
         ("ApiVersions",),
         "(finalized|supported)Features.*",
         _always,

@@ -11,10 +11,10 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from raylog.actors.coordinators.errors import CoordinatorNotAvailable
+from raylog.actors.coordinators.homes import partition_of
 from raylog.actors.errors import NotLeader, UnknownTopicId, UnknownTopicOrPartition
 from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.cluster import FIND_COORDINATOR
-from raylog.actors.plane.groups.finding import group_partition
 from raylog.cluster.client.connection import ApiRequest, GroupConnection, TopicMetadata
 from raylog.cluster.client.deadlines import end, fail
 from raylog.storage.names import CONSUMER_OFFSETS
@@ -81,7 +81,7 @@ class Coordinator:
         error = done.exception()
         if error is None:
             known = done.result()
-            number = group_partition(self._group, len(known.partitions))
+            number = partition_of(self._group, len(known.partitions))
             self._settle(Place(known.topic, known.topic_id, number))
         elif isinstance(error, UnknownTopicOrPartition):
             self._make()

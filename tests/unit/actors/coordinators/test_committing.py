@@ -3,6 +3,7 @@
 import pytest
 
 from raylog.actors.coordinators.committed_offsets import CommittedOffsets
+from raylog.actors.coordinators.group_machine import TransactionEnded
 from raylog.actors.coordinators.group_messages import (
     CommitAnswer,
     CommitRequest,
@@ -15,6 +16,7 @@ from raylog.actors.coordinators.group_messages import (
     OffsetToCommit,
 )
 from raylog.actors.coordinators.group_records import Committed
+from raylog.actors.coordinators.log_record import Producer
 from raylog.storage.names import TopicPartition
 from raylog.storage.schemas.consumer_protocol import SUBSCRIPTION
 from tests.harness.coordinating import (
@@ -250,3 +252,52 @@ def test_a_reader_that_must_be_sure_hears_that_a_transaction_is_open() -> None:
         CommittedOffset(SECOND, 8),
     )
     assert coordinator.committed(FIRST) == [7]
+
+
+# -- in transactions -------------------------------------------------------------------------------
+
+
+def commit_in_transaction(coordinator: Coordinator, who: Identity, offset: int = 5) -> int:
+    request = CommitRequest(who, (OffsetToCommit(FIRST, offset),), producer=Producer(7, 0))
+    return coordinator.at_once(request, CommitAnswer).error_codes[0]
+
+
+def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
+    coordinator = Coordinator()
+    assert commit_in_transaction(coordinator, NOBODY) == 0
+    assert coordinator.committed(FIRST) == [-1]
+    coordinator.machine.handle(TransactionEnded(7, is_commit=True), coordinator.now_ms, 0)
+    assert coordinator.committed(FIRST) == [5]
+    assert commit_in_transaction(coordinator, NOBODY, 9) == 0
+    coordinator.machine.handle(TransactionEnded(7, is_commit=False), coordinator.now_ms, 0)
+    assert coordinator.committed(FIRST) == [5]
+
+
+def test_a_transaction_is_fenced_by_the_generation_of_its_member() -> None:
+    """KIP-447; who claims nothing is not fenced, as by old clients."""
+    coordinator, ann = Coordinator(), Client("ann")
+    coordinator.stable(ann)
+    assert commit_in_transaction(coordinator, ann.who) == 0
+    assert commit_in_transaction(coordinator, ann.who._replace(generation=9)) == 22
+    assert commit_in_transaction(coordinator, ann.who._replace(member_id="bob")) == 25
+    assert commit_in_transaction(coordinator, NOBODY) == 0
+    of_no_group = Identity("strange", "ann", None, 3)
+    assert commit_in_transaction(coordinator, of_no_group) == 22
+
+
+def test_a_commit_in_a_transaction_is_no_sign_of_life() -> None:
+    coordinator, ann = Coordinator(), Client("ann")
+    coordinator.stable(ann)
+    coordinator.wait(ann.session_ms - 1)
+    assert commit_in_transaction(coordinator, ann.who) == 0
+    coordinator.wait(1)
+    assert coordinator.heartbeat(ann) == 25
+
+
+def test_a_member_commits_in_a_transaction_before_it_has_its_assignment() -> None:
+    coordinator, ann = Coordinator(), Client("ann")
+    token = coordinator.join(ann)
+    coordinator.wait(0)
+    coordinator.joined(token, ann)
+    assert coordinator.commit(ann.who, FIRST, 5) == 27
+    assert commit_in_transaction(coordinator, ann.who) == 0

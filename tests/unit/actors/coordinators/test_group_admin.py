@@ -18,7 +18,7 @@ from raylog.actors.coordinators.group_messages import (
     ListGroupsRequest,
     OffsetToCommit,
 )
-from raylog.actors.coordinators.group_turn import LogRecord
+from raylog.actors.coordinators.log_record import LogRecord
 from raylog.storage.names import TopicPartition
 from raylog.storage.schemas.groups import GROUP_RECORDS
 from tests.harness.coordinating import GROUP, SESSION_MS, Client, Coordinator

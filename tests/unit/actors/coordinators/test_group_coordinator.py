@@ -14,7 +14,6 @@ from raylog.actors.coordinators.group_config import GroupConfig
 from raylog.actors.coordinators.group_coordinator import (
     CoordinatorLog,
     GroupCoordinator,
-    NotServed,
 )
 from raylog.actors.coordinators.group_messages import (
     CommitAnswer,
@@ -28,9 +27,11 @@ from raylog.actors.coordinators.group_messages import (
     SyncAnswer,
     SyncRequest,
 )
-from raylog.actors.coordinators.group_turn import LogRecord
+from raylog.actors.coordinators.log_record import LogRecord, Producer
+from raylog.actors.coordinators.refusals import NotServed
 from raylog.actors.metrics import Exporter, Metric
 from raylog.actors.partition.partition import Partition
+from raylog.actors.partition.transaction_end import TransactionEnd
 from raylog.storage.clock import SteadyClock
 from raylog.storage.errors import CorruptRecord, DiskFull
 from raylog.storage.records.record import Record
@@ -125,10 +126,15 @@ class Broken:
         self._batches, self._problem = batches, problem
         self.full = False
 
-    def append(self, records: Sequence[LogRecord], now_ms: int) -> int:
+    def append(
+        self, records: Sequence[LogRecord], now_ms: int, producer: Producer | None = None
+    ) -> int:
         if self.full:
             raise DiskFull("/log")
         return 7
+
+    def end(self, end: TransactionEnd) -> None:
+        raise AssertionError
 
     def read(self) -> Iterator[ReadBatch]:
         yield from self._batches

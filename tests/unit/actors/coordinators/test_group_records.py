@@ -14,7 +14,7 @@ from raylog.actors.coordinators.group_records import (
     offset_record,
     read,
 )
-from raylog.actors.coordinators.group_turn import LogRecord
+from raylog.actors.coordinators.log_record import LogRecord
 from raylog.storage.errors import InvalidRecord
 from raylog.storage.names import TopicPartition
 from raylog.storage.schemas.groups import GROUP_RECORDS

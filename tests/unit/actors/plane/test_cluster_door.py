@@ -261,10 +261,10 @@ def test_a_producer_asks_again_while_there_are_no_ids() -> None:
         assert (told["errorCode"], told["producerId"], told["producerEpoch"]) == (14, -1, -1)
 
 
-def test_there_are_no_transactions_yet() -> None:
+def test_the_coordinator_of_a_transactional_id_is_another_process() -> None:
     with client_of(cluster_door()) as client:
         told = client.ask(INIT_PRODUCER_ID, 5, transactionalId="t", **INIT)
-        assert (told["errorCode"], told["producerId"]) == (15, -1)
+        assert (told["errorCode"], told["producerId"]) == (16, -1)
         told = client.ask(INIT_PRODUCER_ID, 5, transactionalId="", **INIT)
         assert told["errorCode"] == 42
 

@@ -7,24 +7,25 @@ from uuid import UUID
 import pytest
 
 from raylog.actors.coordinators.group_config import OffsetsTopic
+from raylog.actors.coordinators.homes import partition_of
+from raylog.actors.coordinators.transactions.config import StateTopic
 from raylog.actors.errors import BrokerNotFound
 from raylog.actors.plane.apis.cluster import FIND_COORDINATOR
 from raylog.actors.plane.apis.topics import CREATE_TOPICS
 from raylog.actors.plane.cluster_door import ClusterDoor
 from raylog.actors.plane.door import Door
 from raylog.actors.plane.frames import answer, parse, read_body
-from raylog.actors.plane.groups.finding import group_partition
 from raylog.actors.plane.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from raylog.storage.schemas.types import Value
 from tests.unit.actors.plane.clients import Client, FakeController, client_of
 
-OFFSETS = "__consumer_offsets"
+OFFSETS, STATE = "__consumer_offsets", "__transaction_state"
 BROKERS = (BrokerImage(0, "a", 19092), BrokerImage(7, "b", 19099))
 
 
-def image(*partitions: PartitionImage) -> ClusterImage:
-    topic = TopicImage(OFFSETS, UUID(int=3), partitions, is_internal=True)
-    topics: Mapping[str, TopicImage] = {OFFSETS: topic} if partitions else {}
+def image(*partitions: PartitionImage, name: str = OFFSETS) -> ClusterImage:
+    topic = TopicImage(name, UUID(int=3), partitions, is_internal=True)
+    topics: Mapping[str, TopicImage] = {name: topic} if partitions else {}
     return ClusterImage("cluster-1", 0, BROKERS, topics)
 
 
@@ -63,7 +64,8 @@ def found(
     kind: int = 0,
 ) -> list[Value]:
     topic = OffsetsTopic(partitions=3, segment_bytes=1 << 20)
-    door = Door(ClusterDoor(maker or Maker(), lambda: (), cluster, topic))
+    state = StateTopic(partitions=2, segment_bytes=1 << 21)
+    door = Door(ClusterDoor(maker or Maker(), lambda: (), cluster, topic, state))
     with client_of(door) as client:
         return asked(client, version, kind, *(keys or ("g",)))
 
@@ -105,7 +107,7 @@ def test_each_group_has_a_partition_by_its_name() -> None:
     ],
 )
 def test_the_partition_is_kafkas(group: str, of_2: int, of_3: int, of_4: int, of_50: int) -> None:
-    found = [group_partition(group, count) for count in (1, 2, 3, 4, 50)]
+    found = [partition_of(group, count) for count in (1, 2, 3, 4, 50)]
     assert found == [0, of_2, of_3, of_4, of_50]
 
 
@@ -148,10 +150,30 @@ def test_why_the_topic_cannot_be_made_is_told() -> None:
     assert one["errorMessage"].startswith(f"{OFFSETS} is not made yet: no raylog broker")
 
 
-@pytest.mark.parametrize(("kind", "code"), [(1, 15), (2, 42), (-1, 42)])
+@pytest.mark.parametrize(("kind", "code"), [(2, 42), (-1, 42)])
 def test_other_coordinators_there_are_none(kind: int, code: int) -> None:
     maker = Maker()
     for cluster in (image(), image(PartitionImage(leader=7))):
         (one,) = found(cluster, maker, kind=kind)
         assert (one["errorCode"], one["nodeId"]) == (code, -1)
     assert maker.made == []
+
+
+def test_a_transactional_id_has_its_coordinator_by_the_same_hash() -> None:
+    cluster = image(PartitionImage(leader=0), PartitionImage(leader=7), name=STATE)
+    both = found(cluster, None, "g", "my-group", kind=1)
+    assert [(one["key"], one["nodeId"]) for one in both] == [("g", 7), ("my-group", 0)]
+
+
+def test_the_topic_of_transactions_is_made_at_the_first_question() -> None:
+    maker = Maker()
+    (one,) = found(image(PartitionImage(leader=0)), maker, kind=1)
+    assert (one["errorCode"], one["errorMessage"]) == (15, f"{STATE} is being made")
+    (topic,) = maker.made
+    assert (topic["name"], topic["numPartitions"]) == (STATE, 2)
+    assert {config["name"]: config["value"] for config in topic["configs"]} == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "flush.messages": "1",
+        "segment.bytes": str(1 << 21),
+    }

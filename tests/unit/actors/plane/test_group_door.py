@@ -82,7 +82,10 @@ def versions(api: Api) -> range:
 class Loading:
     """A log that is not read before it is told to."""
 
-    def append(self, records: object, now_ms: int) -> int:
+    def append(self, records: object, now_ms: int, producer: object = None) -> int:
+        raise AssertionError
+
+    def end(self, end: object) -> None:
         raise AssertionError
 
     def read(self) -> Iterator[Any]:

@@ -1,0 +1,215 @@
+"""The coordinator of transactions in the process of its partition: a shell around ``machine.py``.
+
+One lock makes events follow each other. Whoever brings one carries the machine's instructions out
+before it gives the lock back: it appends, answers, and hands markers to whoever sends them. The
+decision is on the disk before the first marker leaves: should a power loss forget it, some
+partitions would have committed, and the timeout would abort the others.
+
+A fresh producer id is asked for without the lock, and the request is asked again with it.
+
+A thread of its own first reads the log. Then it waits for the machine's alarms. Where the log
+cannot be read, nothing is served, and one line of the process's log says why.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Literal, Protocol
+
+from raylog.actors.coordinators.codes import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+)
+from raylog.actors.coordinators.coordinator_log import ReadBatch
+from raylog.actors.coordinators.log_record import LogRecord
+from raylog.actors.coordinators.refusals import NotServed, code_for_clients
+from raylog.actors.coordinators.transactions.config import TransactionConfig
+from raylog.actors.coordinators.transactions.machine import (
+    AlarmRings,
+    Appended,
+    AppendFailed,
+    Asked,
+    Event,
+    Loaded,
+    Marked,
+    TransactionMachine,
+)
+from raylog.actors.coordinators.transactions.messages import (
+    EndRequest,
+    InitRequest,
+    ProducerIdNeeded,
+    TransactionAnswer,
+    TransactionRequest,
+)
+from raylog.actors.coordinators.transactions.turn import Append, Reply, SendMarkers, Token
+from raylog.actors.events import event, warn
+from raylog.storage.clock import Clock
+from raylog.storage.errors import InvalidRecord, RaylogError
+from raylog.storage.names import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+# A clock that was set is looked at again after this.
+LONGEST_SLEEP_S: Final = 60.0
+
+
+class CoordinatorLog(Protocol):
+    """``coordinator_log.py``."""
+
+    def append(self, records: Sequence[LogRecord], now_ms: int) -> int: ...
+    def flush(self) -> None: ...
+    def read(self) -> Iterator[ReadBatch]: ...
+
+
+class Sender(Protocol):
+    """Who sends markers, until each is done: ``plane/transactions/markers.py``."""
+
+    def send(self, markers: SendMarkers) -> None: ...
+
+
+class TransactionCoordinator:
+    """See the module's head."""
+
+    def __init__(
+        self,
+        name: str,
+        log: CoordinatorLog,
+        clock: Clock,
+        wall: Clock,
+        config: TransactionConfig,
+        sender: Sender,
+        fresh_producer_id: Callable[[], int],
+        on_failure: Callable[[BaseException], object],
+    ) -> None:
+        """``name``: of the partition. ``clock``: the ``SteadyClock``; ``wall``: the system's.
+
+        ``fresh_producer_id``: one that nobody has had; raises RaylogError. ``on_failure``: hears of
+        an error that is not raylog's.
+        """
+        self._name, self._log = name, log
+        self._clock, self._wall = clock, wall
+        self._sender, self._fresh_producer_id = sender, fresh_producer_id
+        self._on_failure = on_failure
+        self._machine = TransactionMachine(config)
+        self._changed = threading.Condition()  # its lock is held while an event is handled
+        self._state: Literal["loads", "serves", "failed", "stopped"] = "loads"
+        self._answers: dict[Token, TransactionAnswer] = {}
+        self._last_token = 0
+        self._is_refused = False  # by the log; one line says it, and another when it is over
+
+    def begin(self) -> None:
+        """Read the log, and serve."""
+        name = f"coordinator of {self._name}"
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def stop(self) -> None:
+        """Answer nothing any more."""
+        with self._changed:
+            self._state = "stopped"
+            self._changed.notify_all()
+
+    def ask(self, request: TransactionRequest) -> TransactionAnswer | NotServed:
+        """The answer to a request."""
+        answer = self._ask(request)
+        if not isinstance(answer, ProducerIdNeeded):
+            return answer
+        assert isinstance(request, InitRequest | EndRequest), request
+        try:
+            fresh = self._fresh_producer_id()
+        except RaylogError:
+            return NotServed(COORDINATOR_LOAD_IN_PROGRESS)  # the code that clients wait with
+        return self._ask(request._replace(fresh_producer_id=fresh))
+
+    def _ask(self, request: TransactionRequest) -> TransactionAnswer | NotServed:
+        with self._changed:
+            if self._state == "loads":
+                return NotServed(COORDINATOR_LOAD_IN_PROGRESS)
+            if self._state != "serves":
+                return NotServed(COORDINATOR_NOT_AVAILABLE)
+            self._last_token += 1
+            self._handle(Asked(self._last_token, request))
+            return self._answers.pop(self._last_token)
+
+    def marked(self, markers: SendMarkers, partition: TopicPartition) -> None:
+        """A partition has its marker, or is gone."""
+        with self._changed:
+            if self._state == "serves":
+                self._handle(Marked(markers, partition))
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def _handle(self, what: Event) -> None:
+        """With the lock held."""
+        for instruction in self._machine.handle(what, self._clock.now_ms(), self._wall.now_ms()):
+            if isinstance(instruction, Append):
+                self._handle(self._append(instruction))
+            elif isinstance(instruction, Reply):
+                self._answers[instruction.token] = instruction.answer
+            else:
+                self._send(instruction)
+        self._changed.notify_all()  # the next alarm may be another one
+
+    def _append(self, append: Append) -> Event:
+        try:
+            self._log.append(append.records, self._wall.now_ms())
+        except RaylogError as error:
+            if not self._is_refused:
+                warn(logger, "coordinator-append-failed", partition=self._name, error=str(error))
+            self._is_refused = True
+            return AppendFailed(append, code_for_clients(error))
+        if self._is_refused:
+            event(logger, "coordinator-appends-again", partition=self._name)
+        self._is_refused = False
+        return Appended(append)
+
+    def _send(self, markers: SendMarkers) -> None:
+        """Where the disk does not take the decision, the next life of the partition sends them."""
+        try:
+            self._log.flush()
+        except RaylogError as error:
+            warn(logger, "decision-not-flushed", partition=self._name, error=str(error))
+            return
+        self._sender.send(markers)
+
+    # -- its thread --------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            if self._load():
+                self._ring()
+        except BaseException as error:
+            self._on_failure(error)
+            raise
+
+    def _load(self) -> bool:
+        """Whether the log could be read."""
+        began_ms, records = self._clock.now_ms(), 0
+        try:
+            for batch in self._log.read():
+                for record in batch.records:
+                    if record.key is None:
+                        raise InvalidRecord(f"{self._name}: record {record.offset} has no key")
+                    self._machine.replay(record.key, record.value)
+                records += len(batch.records)
+        except RaylogError as error:
+            warn(logger, "coordinator-not-loaded", partition=self._name, error=str(error))
+            with self._changed:
+                self._state = "failed"
+            return False
+        took_ms = self._clock.now_ms() - began_ms
+        event(logger, "coordinator-loaded", partition=self._name, records=records, took_ms=took_ms)
+        with self._changed:
+            if self._state == "loads":
+                self._state = "serves"
+                self._handle(Loaded())
+        return True
+
+    def _ring(self) -> None:
+        with self._changed:
+            while self._state == "serves":
+                now_ms, due_ms = self._clock.now_ms(), self._machine.next_alarm_ms
+                if due_ms is not None and due_ms <= now_ms:
+                    self._handle(AlarmRings())
+                    continue
+                sleep_s = LONGEST_SLEEP_S if due_ms is None else (due_ms - now_ms) / 1000
+                self._changed.wait(min(sleep_s, LONGEST_SLEEP_S))

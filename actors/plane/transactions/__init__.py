@@ -1,0 +1,1 @@
+"""Transactions by socket: who asks the coordinator, what it sends, and what is answered."""

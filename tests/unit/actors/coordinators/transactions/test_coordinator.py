@@ -1,0 +1,226 @@
+"""The shell of the coordinator of transactions: what comes before what, and what it survives."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import pytest
+
+from raylog.actors.coordinators.coordinator_log import PartitionLog, ReadBatch
+from raylog.actors.coordinators.log_record import LogRecord
+from raylog.actors.coordinators.refusals import NotServed
+from raylog.actors.coordinators.transactions.config import TransactionConfig
+from raylog.actors.coordinators.transactions.coordinator import (
+    CoordinatorLog,
+    TransactionCoordinator,
+)
+from raylog.actors.coordinators.transactions.messages import (
+    AddPartitionsAnswer,
+    AddPartitionsRequest,
+    EndAnswer,
+    EndRequest,
+    InitAnswer,
+    InitRequest,
+    ListAnswer,
+    ListRequest,
+    Owner,
+)
+from raylog.actors.coordinators.transactions.turn import SendMarkers
+from raylog.actors.partition.partition import Partition
+from raylog.storage.clock import SteadyClock
+from raylog.storage.errors import CorruptRecord, DiskFull, RaylogError, StorageError
+from raylog.storage.records.record import Record
+from raylog.storage.testing.clock import ManualClock
+from raylog.storage.testing.logs import Disk
+from raylog.storage.testing.waiting import wait_for
+from tests.unit.actors.coordinators.transactions.playing import FIRST, ID, SECOND
+
+QUICK = TransactionConfig(abort_interval_ms=10)
+
+
+class Notes:
+    """A log and a sender that write down what is asked of them, in its order.
+
+    ``problem``: what an append raises; ``flush_problem``: what a flush does.
+    """
+
+    def __init__(self, *batches: ReadBatch, problem: Exception | None = None) -> None:
+        self.said: list[str] = []
+        self.sent: list[SendMarkers] = []
+        self.problem: RaylogError | None = None
+        self.flush_problem: RaylogError | None = None
+        self._batches, self._read_problem = batches, problem
+
+    def append(self, records: Sequence[LogRecord], now_ms: int) -> int:
+        if self.problem is not None:
+            raise self.problem
+        self.said.append("append")
+        return 0
+
+    def flush(self) -> None:
+        if self.flush_problem is not None:
+            raise self.flush_problem
+        self.said.append("flush")
+
+    def read(self) -> Iterator[ReadBatch]:
+        yield from self._batches
+        if self._read_problem is not None:
+            raise self._read_problem
+
+    def send(self, markers: SendMarkers) -> None:
+        self.said.append("send")
+        self.sent.append(markers)
+
+
+class Failures(list[BaseException]):
+    def __call__(self, error: BaseException) -> None:
+        self.append(error)
+
+
+@pytest.fixture
+def failures() -> Iterator[Failures]:
+    found = Failures()
+    yield found
+    assert not found
+
+
+def begun(
+    log: CoordinatorLog,
+    notes: Notes,
+    failures: Failures,
+    fresh: Callable[[], int] = lambda: 1_000,
+    wall: ManualClock | None = None,
+) -> TransactionCoordinator:
+    clock = wall or ManualClock()
+    coordinator = TransactionCoordinator(
+        "state-0", log, SteadyClock(), clock, QUICK, notes, fresh, failures
+    )
+    coordinator.begin()
+    return coordinator
+
+
+def serving(coordinator: TransactionCoordinator) -> TransactionCoordinator:
+    wait_for(lambda: isinstance(coordinator.ask(ListRequest()), ListAnswer))
+    return coordinator
+
+
+def owner_of(coordinator: TransactionCoordinator) -> Owner:
+    answer = coordinator.ask(InitRequest(Owner(ID, -1, -1), 1_000))
+    assert isinstance(answer, InitAnswer), answer
+    assert answer.error_code == 0
+    return Owner(ID, answer.producer_id, answer.epoch)
+
+
+def add(coordinator: TransactionCoordinator, owner: Owner) -> None:
+    answer = coordinator.ask(AddPartitionsRequest(owner, (FIRST, SECOND), 1))
+    assert answer == AddPartitionsAnswer(0)
+
+
+def test_a_decision_is_on_the_disk_before_a_marker_leaves(failures: Failures) -> None:
+    notes = Notes()
+    coordinator = serving(begun(notes, notes, failures))
+    owner = owner_of(coordinator)
+    add(coordinator, owner)
+    notes.said.clear()
+    assert coordinator.ask(EndRequest(owner, True, 1)) == EndAnswer(0, owner.producer_id, 0)
+    assert notes.said == ["append", "flush", "send"]
+    coordinator.stop()
+
+
+def test_what_is_not_on_the_disk_sends_no_marker(
+    failures: Failures, caplog: pytest.LogCaptureFixture
+) -> None:
+    notes = Notes()
+    coordinator = serving(begun(notes, notes, failures))
+    owner = owner_of(coordinator)
+    add(coordinator, owner)
+    notes.flush_problem = StorageError("/log", "the disk is broken")
+    coordinator.ask(EndRequest(owner, True, 1))
+    assert notes.sent == []
+    assert "decision-not-flushed" in caplog.text
+    coordinator.stop()
+
+
+def test_what_it_has_answered_is_known_by_the_next_life(disk: Disk, failures: Failures) -> None:
+    notes = Notes()
+    first = serving(
+        begun(PartitionLog(Partition(disk.open(), disk.clock)), notes, failures, wall=disk.clock)
+    )
+    owner = owner_of(first)
+    add(first, owner)
+    first.ask(EndRequest(owner, True, 1))
+    first.marked(notes.sent[0], FIRST)
+    first.stop()
+    again = Notes()
+    second = serving(
+        begun(PartitionLog(Partition(disk.open(), disk.clock)), again, failures, wall=disk.clock)
+    )
+    assert [one.partitions for one in again.sent] == [(FIRST, SECOND)]
+    assert second.ask(EndRequest(owner, True, 1)) == EndAnswer(51)
+    for partition in (FIRST, SECOND):
+        second.marked(again.sent[0], partition)
+    assert second.ask(EndRequest(owner, True, 1)).error_code == 0  # type: ignore[union-attr]
+    second.stop()
+
+
+def test_a_refused_record_is_told_by_what_clients_understand(
+    failures: Failures, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "raylog")
+    notes = Notes()
+    coordinator = serving(begun(notes, notes, failures))
+    owner = owner_of(coordinator)
+    notes.problem = DiskFull("/log")
+    for _ in range(2):
+        answer = coordinator.ask(AddPartitionsRequest(owner, (FIRST,), 1))
+        assert answer == AddPartitionsAnswer(16)
+    notes.problem = None
+    add(coordinator, owner)
+    said = [record.msg["event"] for record in caplog.records if isinstance(record.msg, dict)]
+    assert said.count("coordinator-append-failed") == 1
+    assert said.count("coordinator-appends-again") == 1
+    coordinator.stop()
+
+
+def test_without_a_fresh_producer_id_clients_wait(failures: Failures) -> None:
+    def none() -> int:
+        raise DiskFull("/metadata")
+
+    notes = Notes()
+    coordinator = serving(begun(notes, notes, failures, none))
+    assert coordinator.ask(InitRequest(Owner(ID, -1, -1), 1_000)) == NotServed(14)
+    coordinator.stop()
+
+
+def test_a_log_that_cannot_be_read_serves_nobody(failures: Failures) -> None:
+    keyless = ReadBatch(None, None, [Record(0, 0, None, b"?")])
+    for notes in (Notes(problem=CorruptRecord("/log", "lies")), Notes(keyless)):
+        coordinator = begun(notes, notes, failures)
+        wait_for(partial(_is_down, coordinator))
+
+
+def _is_down(coordinator: TransactionCoordinator) -> bool:
+    return coordinator.ask(ListRequest()) == NotServed(15)
+
+
+def test_who_was_stopped_answers_nothing_and_takes_no_news(failures: Failures) -> None:
+    notes = Notes()
+    coordinator = serving(begun(notes, notes, failures))
+    owner = owner_of(coordinator)
+    add(coordinator, owner)
+    coordinator.ask(EndRequest(owner, True, 1))
+    coordinator.stop()
+    notes.said.clear()
+    for partition in (FIRST, SECOND):
+        coordinator.marked(notes.sent[0], partition)
+    assert notes.said == []
+    assert coordinator.ask(ListRequest()) == NotServed(15)
+
+
+def test_its_thread_aborts_what_is_open_for_too_long(failures: Failures) -> None:
+    notes, wall = Notes(), ManualClock()
+    coordinator = serving(begun(notes, notes, failures, wall=wall))
+    add(coordinator, owner_of(coordinator))
+    wall.advance(1_001)
+    wait_for(lambda: len(notes.sent) == 1)
+    assert not notes.sent[0].is_commit
+    coordinator.stop()
