@@ -146,6 +146,8 @@ OWN_VALUES: Final = "|".join(
         "max.connections",
         "offsets.topic.num.partitions",
         "offsets.topic.segment.bytes",
+        "transaction.state.log.num.partitions",
+        "transaction.state.log.segment.bytes",
         "sasl.enabled.mechanisms",
         "ssl.keystore.type",
         "ssl.truststore.type",
