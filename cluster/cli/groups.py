@@ -25,7 +25,13 @@ from raylog.cluster.cli.common import (
 from raylog.cluster.cli.places import Offset, place_of
 
 if TYPE_CHECKING:
-    from raylog.cluster.client.groups import DescribedGroup, GroupMember, GroupOffset, Groups
+    from raylog.cluster.client.groups import (
+        DescribedGroup,
+        GroupMember,
+        GroupOffset,
+        Groups,
+        ListedGroup,
+    )
     from raylog.storage.names import TopicPartition
 
 app = typer.Typer(help="Groups of consumers, and how far they have read.", no_args_is_help=True)
@@ -57,18 +63,23 @@ def list_groups(
 ) -> None:
     """Show all groups, how many members each has, and how far it is behind."""
     groups = _groups(Wanted(context, servers, address, namespace))
-    rows = [
-        (one.group, one.state, len(groups.describe(one.group).members), _lag(groups, one.group))
-        for one in groups.list_groups()
-    ]
+    rows = [row for one in groups.list_groups() if (row := _listed(groups, one)) is not None]
     if output is Output.json:
         show_json({"groups": [dict(zip(GROUPS, row, strict=True)) for row in rows]})
         return
     show(GROUPS, rows)
 
 
-def _lag(groups: "Groups", name: str) -> int:
-    return sum(one.lag or 0 for one in groups.offsets(name))
+def _listed(groups: "Groups", one: "ListedGroup") -> tuple[str, str, int, int] | None:
+    """A row; None where the group has been deleted meanwhile."""
+    from raylog.actors.coordinators.errors import GroupNotFound
+
+    try:
+        members = len(groups.describe(one.group).members)
+        lag = sum(each.lag or 0 for each in groups.offsets(one.group))
+        return one.group, one.state, members, lag
+    except GroupNotFound:
+        return None
 
 
 @app.command()
@@ -186,14 +197,19 @@ def seek(
         where = datetime.fromtimestamp(place / 1000, UTC)
     elif place is not None:
         where = place
-    moved = groups.seek(group, where, shift=shift, partitions=chosen, validate_only=validate_only)
+    only = None if isinstance(where, Mapping) else chosen
+    moved = groups.seek(group, where, shift=shift, partitions=only, validate_only=validate_only)
     if output is Output.json:
         offsets = {str(each): at.offset for each, at in moved.items()}
         show_json({"group": group, "committed": offsets, "validate_only": validate_only})
         return
     show(MOVED, [(str(each), moved[each].offset) for each in sorted(moved)])
     if not moved:
-        note(f"group {group} has committed nothing: name a --topic")
+        note(
+            "nothing is chosen: the topics have no such partition"
+            if chosen is not None
+            else f"group {group} has committed nothing: name a --topic"
+        )
     elif validate_only:
         note("nothing was changed")
 

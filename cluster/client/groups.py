@@ -12,7 +12,6 @@ from typing import Final, NamedTuple, TypeVar
 
 from raylog.actors.coordinators.assignment.subscription import read_assignment
 from raylog.actors.coordinators.codes import (
-    COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
     GROUP_SUBSCRIBED_TO_TOPIC,
     NOT_COORDINATOR,
@@ -45,7 +44,7 @@ from raylog.cluster.client.consumer.group.bodies import commit_body, fetch_body,
 from raylog.cluster.client.consumer.group.coordinator import Coordinator
 from raylog.cluster.client.consumer.group.messages import GroupMetadata, OffsetAndMetadata
 from raylog.cluster.client.consumer.group.offsets import Repeated
-from raylog.cluster.client.consumer.places import timestamp_of
+from raylog.cluster.client.consumer.places import offset_of, partition_of, timestamp_of
 from raylog.cluster.client.consumer.waiter import Waiter
 from raylog.cluster.client.offsets import list_offsets
 from raylog.cluster.client.repeating import taken
@@ -213,7 +212,8 @@ class Groups:
         it), or a dict with an offset for each partition. ``shift``: in its place, so many offsets
         forward (back, if it is negative). ``partitions``: which; by default all of which the group
         has committed something. A place outside of the log becomes its nearest end.
-        ``validate_only``: only say where it would stand. Raises GroupNotEmpty, GroupNotFound,
+        Topics of the group that are gone are left out. ``validate_only``: only say where it would
+        stand. Raises GroupNotEmpty, GroupNotFound,
         UnknownTopicOrPartition.
         """
         self._through = []
@@ -223,12 +223,14 @@ class Groups:
             return {}
         self._check_empty(group)
         starts, ends = self._edges(wanted, EARLIEST), self._edges(wanted, LATEST)
+        is_chosen = isinstance(to, Mapping) or partitions is not None
         for each in wanted:
-            if each not in ends:
+            if each not in ends and is_chosen:
                 raise UnknownTopicOrPartition(*each, "a group cannot be moved there")
         offsets = {
             each: OffsetAndMetadata(min(max(at, starts[each]), ends[each]))
             for each, at in wanted.items()
+            if each in ends and each in starts
         }
         if not validate_only:
             self._through = sorted({each.topic for each in offsets})
@@ -243,8 +245,10 @@ class Groups:
 
         def take(body: Value) -> None:
             (found,) = body["results"]
-            _check(group, found["errorCode"])
+            if found["errorCode"] != GroupNotFound.code:  # it was there: a request got no answer
+                _check(group, found["errorCode"])
 
+        self.describe(group)
         self._of_group(group, DELETE_GROUPS, {"groupsNames": [group]}, take)
 
     def delete_offsets(self, group: str, partitions: Collection[tuple[str, int]]) -> None:
@@ -276,13 +280,18 @@ class Groups:
         """The offsets, which may be outside of the logs."""
         if (to is None) == (shift is None):
             raise InvalidRequest("to", to, "give to or shift: one of them")
+        if shift is not None and (isinstance(shift, bool) or not isinstance(shift, int)):
+            raise InvalidRequest("shift", shift, "must be an integer")
         if isinstance(to, Mapping):
-            return {TopicPartition(*each): at for each, at in to.items()}
+            if partitions is not None:
+                raise InvalidRequest("partitions", partitions, "to has a place for each already")
+            return {partition_of(each): offset_of(at, "to") for each, at in to.items()}
         try:
             committed = self.committed(group)
         except GroupNotFound:
             committed = {}  # it is made by its first commit
-        chosen = committed if partitions is None else [TopicPartition(*one) for one in partitions]
+        is_all = partitions is None
+        chosen = committed if partitions is None else [partition_of(one) for one in partitions]
         if shift is not None:
             missing = [each for each in chosen if each not in committed]
             if missing:
@@ -293,8 +302,8 @@ class Groups:
             if to not in _WORDS:
                 why = "must be 'earliest', 'latest', a datetime, ms since the epoch, or a dict"
                 raise InvalidRequest("to", to, why)
-            return self._edges(chosen, _WORDS[to], must_be_there=True)
-        found = self._edges(chosen, timestamp_of(to, "to"), must_be_there=True)
+            return self._edges(chosen, _WORDS[to], must_be_there=not is_all)
+        found = self._edges(chosen, timestamp_of(to, "to"), must_be_there=not is_all)
         behind = self._edges([each for each, at in found.items() if at < 0], LATEST)
         return {each: behind.get(each, at) for each, at in found.items()}
 
@@ -417,8 +426,6 @@ def _check(group: str, code: int) -> None:
 
 
 def _listed(body: Value) -> list[ListedGroup]:
-    if body["errorCode"] == COORDINATOR_LOAD_IN_PROGRESS:
-        raise group_error("(all)", body["errorCode"])
     _check("(all)", body["errorCode"])
     return [
         ListedGroup(one["groupId"], one["groupState"], one["protocolType"])

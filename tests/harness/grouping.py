@@ -57,6 +57,7 @@ class GroupBroker(FakeConnection):
         self.coordinator = Coordinator(config)
         self.asked: list[tuple[str, Value]] = []  # the requests that came, by the API's name
         self.hanging: set[str] = set()  # APIs by name: nobody answers them
+        self.held: dict[str, list[Future[Any]]] = {}  # by the API's name: a test answers them
         self.refusals: dict[str, RaylogError] = {}  # by the API's name: what it fails with
         self.codes: dict[str, list[int]] = {}  # by the API's name: error codes that it answers next
         self._parked_groups: dict[int, _Parked] = {}
@@ -99,6 +100,9 @@ class GroupBroker(FakeConnection):
     def _ask(self, request: ApiRequest) -> "Future[Any]":
         if request.api.name in self.hanging:
             return Future()
+        if request.api.name in self.held:
+            self.held[request.api.name].append(Future())
+            return self.held[request.api.name][-1]
         if request.api.name in self.refusals:
             return future_of(self.refusals[request.api.name])
         if request.api is FIND_COORDINATOR:
@@ -115,6 +119,14 @@ class GroupBroker(FakeConnection):
             self._parked_groups[token] = _Parked(request, future)
         self._answer_parked()
         return future
+
+    def hold(self, api: str) -> "list[Future[Any]]":
+        """From now on, answers to requests of this API are given by hand."""
+        return self.held.setdefault(api, [])
+
+    def release(self, api: str) -> None:
+        """They are answered at once again; those that are held stay so."""
+        del self.held[api]
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         heapq.heappush(self._alarms, (self.now_s + seconds, next(self._order), call))

@@ -53,6 +53,8 @@ class Access:
 
         ``wake`` has it look, if it waits. Raises ForkedProcess where that thread is the parent's.
         """
+        if self._is_ending:
+            return  # a function of the user's, which is called meanwhile, closes it again
         self.is_closed = True
         if not self._lock.acquire(blocking=False):
             if self._process != os.getpid():

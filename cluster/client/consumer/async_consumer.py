@@ -101,10 +101,18 @@ class AsyncConsumer:
 
     async def start(self) -> None:
         """Look the topics and positions up."""
-        if self._consumer is None:
-            self._waiter.loop = asyncio.get_running_loop()
-            with self._exclusive():
-                self._consumer = await _in_thread(self._start)
+        if self._consumer is not None:
+            return
+        self._waiter.loop = asyncio.get_running_loop()
+        made: list[Consumer] = []
+        with self._exclusive():
+            try:
+                await _in_thread(lambda: made.append(self._start()))
+            except asyncio.CancelledError:
+                for consumer in made:  # a member must not hold partitions that nobody reads
+                    await _in_thread(consumer.close)
+                raise
+            self._consumer = made[0]
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -197,7 +197,7 @@ def _check_group(config: ConsumerConfig) -> None:
         if given is not None and (not isinstance(given, str) or not given):
             raise InvalidConfig(_dotted(name), given, "must be a str of one or more characters")
     for name in ("enable_auto_commit", "enable_auto_offset_store"):
-        if getattr(config, name) not in (True, False, None):
+        if not isinstance(getattr(config, name), bool | None):
             raise InvalidConfig(_dotted(name), getattr(config, name), "must be True or False")
     key = "partition.assignment.strategy"
     if not config.assignors:

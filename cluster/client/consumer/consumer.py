@@ -270,7 +270,7 @@ class Consumer:
             self._machine.unsubscribe()
         group.subscribe(topics, from_, listeners)
         try:
-            self._wait_for(lambda: group.advance() and group.knows_topics, wakes_at=group.wakes_at)
+            self._wait_for(group.knows_topics, wakes_at=group.wakes_at)
         except BaseException:
             self._give_up()
             raise
@@ -527,6 +527,8 @@ class Consumer:
         """
         self._iteration.set_aside()
         self._fetcher.begin_again()
+        if self._group is not None:
+            self._group.begin_again()
 
     def _is_finished(self) -> bool:
         """Whether no record can come any more."""
@@ -745,7 +747,7 @@ class Consumer:
         """Forget everything; what is called afterwards raises ConsumerClosed. Twice is once.
 
         A member commits what was handed out, if it commits by itself, and leaves its group: it
-        waits for that some seconds at most. For any thread: a call of another one that waits ends
+        waits for that 15 seconds at most. For any thread: a call of another one that waits ends
         with ConsumerClosed.
         """
         self._access.close(self._waiter.wake, self._forget)

@@ -137,7 +137,14 @@ class Machine:
             self._add(partition, start, (ends or {}).get(partition))
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        self._drop(partitions)
+        """Read these no more. A topic of which nothing is left is no concern."""
+        gone = list(partitions)
+        self._drop(gone)
+        left = {each.topic for each in self.assigned}
+        for name in {each.topic for each in gone} - left:
+            topic = self._topics.get(name)
+            if topic is not None and not topic.is_followed:
+                del self._topics[name]
 
     def subscribe(
         self,

@@ -23,6 +23,8 @@ from raylog.storage.schemas.types import Value
 _GROUP = 0  # the type of a key
 # The topic is made in this time; who is asked for the coordinator waits for it.
 _MAKE_TIMEOUT_S = 30.0
+# To look for it, however long the request itself may take.
+_FIND_TIMEOUT_S = 30.0
 
 
 class Place(NamedTuple):
@@ -52,6 +54,7 @@ class Coordinator:
         self._tries = 0
         self._lock = threading.Lock()
         self._place: Place | None = None
+        self._is_finding = False
         self._waiting: list[_Waiting] = []  # until it is known where the coordinator is
 
     def ask(
@@ -60,15 +63,22 @@ class Coordinator:
         """The answer's body. ``may_wait``: it may come much later than those behind it."""
         asked = _Waiting(api, body, timeout_s, may_wait, Future())
         with self._lock:
-            place, is_first = self._place, not self._waiting
+            place = self._place
+            is_first = place is None and not self._is_finding
             if place is None:
+                self._is_finding = True
                 self._waiting.append(asked)
         if place is not None:
             self._send(place, asked)
         elif is_first:
-            found = self._connection.metadata(CONSUMER_OFFSETS, timeout_s=timeout_s)
+            limit_s = min(timeout_s, _FIND_TIMEOUT_S)
+            found = self._connection.metadata(CONSUMER_OFFSETS, timeout_s=limit_s)
             found.add_done_callback(self._found)
         return asked.future
+
+    def begin_again(self) -> None:
+        """A look for it was interrupted: who waits for that asks again."""
+        self._give_up(CoordinatorNotAvailable(self._group, "it is looked for again"))
 
     def forget(self) -> None:
         """It does not coordinate the group any more."""
@@ -124,14 +134,19 @@ class Coordinator:
         self._give_up(error)
 
     def _settle(self, place: Place) -> None:
-        with self._lock:
-            waiting, self._waiting, self._place = self._waiting, [], place
-        for asked in waiting:
-            self._send(place, asked)
+        """Send what waits, in order; whoever comes meanwhile waits, too."""
+        while True:
+            with self._lock:
+                waiting, self._waiting = self._waiting, []
+                if not waiting:
+                    self._place, self._is_finding = place, False
+                    return
+            for asked in waiting:
+                self._send(place, asked)
 
     def _give_up(self, error: BaseException) -> None:
         with self._lock:
-            waiting, self._waiting = self._waiting, []
+            waiting, self._waiting, self._is_finding = self._waiting, [], False
         for asked in waiting:
             fail(asked.future, error)
 

@@ -5,14 +5,19 @@ can, and is called again when an answer has come.
 
 ::
 
-    revoke    commit (by itself) -> the user's on_revoke -> no longer read
-    lost                            the user's on_lost   -> no longer read
+    revoke    the user's on_revoke -> commit (by itself) -> no longer read
+    lost      the user's on_lost   ->                       no longer read
     assign    ask where the group stands -> read from there -> the user's on_assign
+
+A user's function may call the consumer. Then nothing of this goes on: a poll within it returns what
+is there, and who closes or unsubscribes ends all of it.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from raylog.actors.errors import InvalidRequest
@@ -57,6 +62,15 @@ class Listeners(NamedTuple):
     on_lost: Listener | None = None  # None: on_revoke is called
 
 
+@dataclass(slots=True)
+class _Revoking:
+    """A revocation of which the user knows, and what is left of it to do."""
+
+    change: Revoke
+    is_committed: bool = False  # or there is nothing to commit
+    commit: Repeated[Committed] | None = None
+
+
 class Reader(Protocol):
     """What the consumer does for its group."""
 
@@ -86,10 +100,12 @@ class Group:
         self._start_of: Callable[[TopicPartition], Start | None] = lambda _: None
         self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
         self._known: Committed = {}  # what this consumer has committed last
-        self._revoking: tuple[Revoke, Repeated[Committed] | None] | None = None
+        self._revoking: _Revoking | None = None
+        self._is_calling = False  # a function of the user's
         self._assigning: tuple[Assign, Repeated[Known]] | None = None
         self._commit_at = _NEVER
         self._committing: Future[Committed] | None = None  # by itself
+        self._noted: deque[Committed] = deque()  # commits that have ended, in any thread
 
     # -- membership --------------------------------------------------------------------------------
 
@@ -97,9 +113,12 @@ class Group:
     def is_subscribed(self) -> bool:
         return self._member.is_subscribed
 
-    @property
     def knows_topics(self) -> bool:
-        """Whether the subscription is known, or something is wrong with it."""
+        """Go on as far as no change has to be done; whether the subscription is known.
+
+        Raises what is wrong with it.
+        """
+        self._member.poll()
         return self._member.knows_topics
 
     @property
@@ -118,6 +137,8 @@ class Group:
 
     def advance(self) -> bool:
         """The user polls: go on. False while records must not be handed out."""
+        if self._is_calling:
+            return True
         while (change := self._member.poll()) is not None:
             if isinstance(change, Revoke):
                 if not self._has_revoked(change):
@@ -127,36 +148,55 @@ class Group:
         self._commit_by_itself()
         return True
 
+    def begin_again(self) -> None:
+        """A call of the user was interrupted, at any line."""
+        self._revoking = self._assigning = self._committing = None
+        self._is_calling = False
+        self._member.begin_again()
+
     def wakes_at(self) -> float:
         """When there is something to do that no answer tells."""
         times = [self._member.wakes_at()]
-        if self._committing is None:
+        if self._revoking is not None and self._revoking.commit is not None:
+            times.append(self._revoking.commit.wakes_at())
+        elif self._committing is None:
             times.append(self._commit_at)
-        if self._revoking is not None and self._revoking[1] is not None:
-            times.append(self._revoking[1].wakes_at())
         if self._assigning is not None:
             times.append(self._assigning[1].wakes_at())
         return min(times)
 
     def _has_revoked(self, change: Revoke) -> bool:
-        """Whether it is done. Raises what the user's function raises; it is done then, too."""
-        if self._revoking is None or self._revoking[0] != change:
-            self._revoking = (change, self._last_commit(change))
-        commit = self._revoking[1]
+        """Whether it is done. Raises what the user's function raises, which is not called again."""
+        if self._revoking is None or self._revoking.change != change:
+            self._revoking = _Revoking(change)
+            self._tell_of(change)
+        if self._revoking is None:
+            return True  # the user's function has ended the membership
+        if self._revoking.commit is None and not self._revoking.is_committed:
+            self._revoking.commit = self._last_commit(change)
+            self._revoking.is_committed = True
+        commit = self._revoking.commit
         if commit is not None:
             if not commit.has_ended():
                 return False
             self._note_end(commit.result)
         self._revoking = None
+        self._stop(change.partitions)
+        self._member.revoked(change.partitions)
+        return True
+
+    def _tell_of(self, change: Revoke) -> None:
         on_revoke, on_lost = self._listeners.on_revoke, self._listeners.on_lost
         listener = (on_lost or on_revoke) if change.is_lost else on_revoke
+        if listener is not None:
+            self._call(listener, change.partitions)
+
+    def _call(self, listener: Listener, partitions: Collection[TopicPartition]) -> None:
+        self._is_calling = True
         try:
-            if listener is not None:
-                self._reader.call(listener, list(change.partitions))
+            self._reader.call(listener, list(partitions))
         finally:
-            self._stop(change.partitions)
-            self._member.revoked(change.partitions)
-        return True
+            self._is_calling = False
 
     def _last_commit(self, change: Revoke) -> Repeated[Committed] | None:
         if change.is_lost or not self._config.commits_by_itself:
@@ -188,7 +228,7 @@ class Group:
         if self._config.commits_by_itself and self._commit_at == _NEVER:
             self._schedule_commit()
         if self._listeners.on_assign is not None:
-            self._reader.call(self._listeners.on_assign, list(change.partitions))
+            self._call(self._listeners.on_assign, change.partitions)
         return True
 
     def start(self, partition: TopicPartition, known: Known) -> Start | None:
@@ -196,8 +236,7 @@ class Group:
         committed = committed_start(known, partition)
         if committed is not None:
             return committed
-        is_added = 0 < self._member.first_count(partition.topic) <= partition.partition
-        if is_added:
+        if self._member.is_added(partition):
             return When(EARLIEST)  # it came after the subscription: nothing of it is left out
         return self._start_of(partition)
 
@@ -206,18 +245,25 @@ class Group:
 
         ``commits``: what was read, if the group commits by itself.
         """
+        owned, is_lost = tuple(sorted(self._member.owned)), self._member.has_lost
+        is_called = self._is_calling or self._revoking is not None
         try:
-            if commits and self._config.commits_by_itself and (news := self._news()):
-                commit = self._repeated_commit(news, COMMIT_TIMEOUT_S)
-                while not commit.has_ended():
-                    self._waiter.wait(max(commit.wakes_at() - self._waiter.now(), 0))
-                self._note_end(commit.result)
-            owned = tuple(sorted(self._member.owned))
-            if owned:
-                self._revoking = (Revoke(owned), None)
-                self._has_revoked(Revoke(owned))
+            if owned and not is_called:
+                self._tell_of(Revoke(owned, self.metadata.generation, is_lost))
         finally:
+            if commits and not is_lost and self._config.commits_by_itself:
+                self._commit_and_wait()
+            self._reader.stop(owned)
             self._end_membership()
+
+    def _commit_and_wait(self) -> None:
+        news = self._news()
+        if not news:
+            return
+        commit = self._repeated_commit(news, COMMIT_TIMEOUT_S)
+        while not commit.has_ended():
+            self._waiter.wait(max(commit.wakes_at() - self._waiter.now(), 0))
+        self._note_end(commit.result)
 
     def _end_membership(self) -> None:
         ends_at = self._waiter.now() + LEAVE_TIMEOUT_S
@@ -245,14 +291,20 @@ class Group:
 
     def _news(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Of that, what is not committed yet."""
+        while self._noted:
+            self._known |= self._noted.popleft()
         found = self.to_commit()
         return {each: at for each, at in found.items() if self._known.get(each) != at}
 
     def commit_once(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> "Future[Committed]":
-        """Send a commit; what is known of it when it has ended, the next call notes."""
-        return self._offsets.commit(offsets)
+        """Send a commit, once."""
+        sent = self._offsets.commit(offsets)
+        sent.add_done_callback(
+            lambda done: None if done.exception() else self._noted.append(done.result())
+        )
+        return sent
 
     def repeated_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata]

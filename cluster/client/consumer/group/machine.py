@@ -134,6 +134,8 @@ class Machine:
         """Read these topics as a member, in the place of what was before."""
         self.watching.subscribe(topics, pattern)
         self._trouble = None
+        if self.state is State.LEARNING:
+            self._step_out()  # what it was about to assign is of other topics
 
     @property
     def is_subscribed(self) -> bool:
@@ -160,7 +162,7 @@ class Machine:
         """Be no member any more. A static one stays: it comes back."""
         made = self._leave()
         self.watching.subscribe((), None)
-        self.owned, self._is_lost = frozenset(), False
+        self.owned, self._is_lost, self._is_fenced = frozenset(), False, False
         return made
 
     def _leave(self) -> list[Instruction]:
@@ -188,17 +190,23 @@ class Machine:
 
     def change(self) -> Change | None:
         """What the reader is to do next."""
-        if self._is_lost and self.owned:
-            return Revoke(_sorted(self.owned), is_lost=True)
+        generation = self._generation
+        if self.has_lost:
+            return Revoke(_sorted(self.owned), generation, is_lost=True)
         if self._joins_next:
             if self.owned and not self._is_cooperative:
-                return Revoke(_sorted(self.owned))
+                return Revoke(_sorted(self.owned), generation)
             return None
         if self.state is not State.IN or self._is_told:
             return None
         if gone := self.owned - self._assigned:
-            return Revoke(_sorted(gone))
-        return Assign(_sorted(self._assigned - self.owned))
+            return Revoke(_sorted(gone), generation)
+        return Assign(_sorted(self._assigned - self.owned), generation)
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether others may read what the reader owns."""
+        return self._is_lost and bool(self.owned)
 
     def revoked(self, partitions: Iterable[TopicPartition]) -> None:
         """The reader has given these up."""
@@ -214,14 +222,21 @@ class Machine:
         """The reader reads these, too: all that the group has assigned to it."""
         self.owned |= frozenset(partitions)
         self._is_told = self.owned == self._assigned
+        if not self.owned <= self._assigned:
+            self._is_lost = True  # it was expelled meanwhile
 
     @property
     def _joins_next(self) -> bool:
-        """Whether the next thing to do is a join. What it was assigned before is done first."""
+        """Whether the next thing to do is a join.
+
+        What the group takes away is given up first. What it gives is not waited for: the others
+        wait for this member, and the next assignment has it again.
+        """
         if not self.is_subscribed:
             return False
         if self.state is State.IN:
-            return self._must_join and (self._is_told or not self._is_cooperative)
+            has_to_give = self._is_cooperative and bool(self.owned - self._assigned)
+            return self._must_join and not has_to_give
         return self.state is State.OUT
 
     # -- time --------------------------------------------------------------------------------------
@@ -278,7 +293,8 @@ class Machine:
         self._joined_topics = self.watching.topics
         self._must_join, self._is_told = False, True
         self.state = State.JOINING
-        self._beat_at = _NEVER
+        # What a heartbeat of the generation before is answered says nothing of the next one.
+        self._beat_at, self._beating = _NEVER, 0
         rebalance_s = self.config.max_poll_interval_ms / 1000
         body = {
             "groupId": self.group,
@@ -470,6 +486,16 @@ class Machine:
         self._asked = 0
         take = self._joined if self.state is State.JOINING else self._synced
         return take(body, now) + self.go_on(now)
+
+    def begin_again(self, now: float) -> list[Instruction]:
+        """An event was interrupted, at any line: what was asked may never have been sent."""
+        self.watching.ask_all_again()
+        self._beating = 0
+        if self.state is State.IN:
+            self._beat_at = min(self._beat_at, now)
+        else:
+            self._step_out()
+        return self.go_on(now)
 
     def failed(self, number: int, error: Exception, now: float) -> list[Instruction]:
         """There was no answer."""

@@ -51,6 +51,7 @@ class Member:
         self._lock = threading.RLock()
         self._topics: tuple[str, ...] = ()  # of partitions that the user assigns
         self._rings_at = _NEVER
+        self._parked: Future[Any] | None = None  # a join or a sync
         self.coordinator = Coordinator(connection, config.group_id, self._topics_to_ask)
 
     # -- the user's thread -------------------------------------------------------------------------
@@ -69,10 +70,18 @@ class Member:
         """The user polls. Returns what the reader is to do; raises what the user is to know."""
         with self._lock:
             self._carry_out(self._machine.poll(self._clock()))
-            trouble = self._machine.take_trouble()
-            if trouble is not None:
-                raise trouble
+            if not self._machine.has_lost:  # else that is told first
+                trouble = self._machine.take_trouble()
+                if trouble is not None:
+                    raise trouble
             return self._machine.change()
+
+    def begin_again(self) -> None:
+        """A call of the user was interrupted, at any line."""
+        with self._lock:
+            self._rings_at = _NEVER
+            self.coordinator.begin_again()
+            self._carry_out(self._machine.begin_again(self._clock()))
 
     def revoked(self, partitions: Iterable[TopicPartition]) -> None:
         """See ``Machine.revoked``."""
@@ -87,7 +96,10 @@ class Member:
     def leave(self) -> "list[Future[Any]]":
         """Be no member any more; what is on its way then."""
         with self._lock:
-            return self._carry_out(self._machine.leave())
+            left = self._carry_out(self._machine.leave())
+            if self._parked is not None:
+                self._parked.cancel()  # it holds a place of the coordinator's process
+            return left
 
     def commit_refused(self, code: int, generation: int) -> None:
         """See ``Machine.commit_refused``."""
@@ -120,10 +132,17 @@ class Member:
     def owned(self) -> frozenset[TopicPartition]:
         return self._machine.owned
 
-    def first_count(self, topic: str) -> int:
-        """How many partitions a topic had when the subscription first knew it."""
+    def is_added(self, partition: TopicPartition) -> bool:
+        """Whether it was made after the subscription."""
         with self._lock:
-            return self._machine.watching.first_counts.get(topic, 0)
+            first = self._machine.watching.first_counts.get(partition.topic)
+            return first is not None and first <= partition.partition
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether others may read what this one owns."""
+        with self._lock:
+            return self._machine.has_lost
 
     def wakes_at(self) -> float:
         """When a poll has something to do that no answer tells."""
@@ -155,6 +174,8 @@ class Member:
 
     def _ask(self, ask: Ask) -> "Future[Any]":
         asked = self.coordinator.ask(ask.api, ask.body, timeout_s=ask.timeout_s, may_wait=ask.waits)
+        if ask.waits:
+            self._parked = asked
         asked.add_done_callback(partial(self._answered, ask.number))
         return asked
 

@@ -67,6 +67,7 @@ class Revoke(NamedTuple):
     """Stop reading these; ``is_lost``: others may read them already."""
 
     partitions: tuple[TopicPartition, ...]
+    generation: int
     is_lost: bool = False
 
 
@@ -74,6 +75,7 @@ class Assign(NamedTuple):
     """Read these, too, from where the group stands."""
 
     partitions: tuple[TopicPartition, ...]
+    generation: int
 
 
 Change = Revoke | Assign

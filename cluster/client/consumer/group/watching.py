@@ -35,6 +35,8 @@ class Watching:
     def __init__(self, max_age_s: float, backoff_s: float) -> None:
         self._max_age_s, self._backoff_s = max_age_s, backoff_s
         self.troubles: list[Exception] = []  # of the user's own topics; raised by the shell
+        # The partitions that a topic had when a subscription first knew it: 0 if it was made later.
+        self.first_counts: dict[str, int] = {}
         self.subscribe((), None)
 
     # -- what the user wants -----------------------------------------------------------------------
@@ -48,8 +50,8 @@ class Watching:
         self._others: frozenset[str] = frozenset()
         self._questions = {name: _Question() for name in self._own}
         self.counts: dict[str, int] = {}
-        # The partitions that a topic had when the subscription first knew it.
-        self.first_counts: dict[str, int] = {}
+        if not self.is_subscribed:
+            self.first_counts.clear()
         self.troubles.clear()
 
     @property
@@ -140,7 +142,7 @@ class Watching:
         self._list.ask_again(now + self._max_age_s)
         if self._pattern is None:
             return
-        self._is_listed = True
+        is_first, self._is_listed = not self._is_listed, True
         found = {
             name for name in names if name not in INTERNAL_TOPICS and self._pattern.search(name)
         }
@@ -150,8 +152,15 @@ class Watching:
                 del self._questions[name]
                 self.counts.pop(name, None)
         for name in sorted(found - self._own.keys()):
+            if not is_first:
+                self.first_counts.setdefault(name, 0)
             self._own[name] = None
             self._questions.setdefault(name, _Question())
 
     def not_listed(self, now: float) -> None:
         self._list.ask_again(now + self._backoff_s)
+
+    def ask_all_again(self) -> None:
+        """Answers that are on their way may never come."""
+        for question in (*self._questions.values(), self._list):
+            question.is_asked = False
