@@ -239,8 +239,8 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def real_kafka(folder: Path) -> Iterator[Librdkafka | None]:
-    """A real Kafka, or None where none can be had."""
+def real_kafka(folder: Path, **settings: object) -> Iterator[Librdkafka | None]:
+    """A real Kafka, or None where none can be had. ``settings``: of its node."""
     try:
         found = find_kafka()
     except NotHere as why:
@@ -248,7 +248,7 @@ def real_kafka(folder: Path) -> Iterator[Librdkafka | None]:
         yield None
         return
     folder.mkdir()
-    broker = KafkaBroker(found, folder)
+    broker = KafkaBroker(found, folder, **settings)
     broker.start()
     try:
         yield Librdkafka(broker.address)

@@ -51,7 +51,8 @@ SETTINGS = {
 class KafkaBroker:
     """A node that can be started again and again on its folder."""
 
-    def __init__(self, kafka: Kafka, folder: Path) -> None:
+    def __init__(self, kafka: Kafka, folder: Path, **settings: object) -> None:
+        """``settings``: of the node, by Kafka's names."""
         self._said_before = 0
         self.kafka, self.folder, self.log_dir = kafka, folder, folder / "logs"
         self.said = folder / "server.log"
@@ -59,13 +60,16 @@ class KafkaBroker:
         self._properties = folder / "server.properties"
         self._port, controller = free_ports(2)
         self.address = f"127.0.0.1:{self._port}"
-        settings = SETTINGS | {
+        properties = SETTINGS | {
             "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://{self.address}",
             "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{controller}",
             "log.dirs": self.log_dir,
+            **settings,
         }
-        self._properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        self._properties.write_text(
+            "".join(f"{key}={value}\n" for key, value in properties.items())
+        )
         kafka.run(
             "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties)
         )
