@@ -67,7 +67,7 @@ class _Revoking:
     """A revocation of which the user knows, and what is left of it to do."""
 
     change: Revoke
-    is_committed: bool = False  # or there is nothing to commit
+    is_committed: bool = False  # its commit is on its way, or there is nothing to commit
     commit: Repeated[Committed] | None = None
 
 
@@ -150,7 +150,9 @@ class Group:
 
     def begin_again(self) -> None:
         """A call of the user was interrupted, at any line."""
-        self._revoking = self._assigning = self._committing = None
+        if self._revoking is not None:  # the user knows of it
+            self._revoking.is_committed, self._revoking.commit = False, None
+        self._assigning = self._committing = None
         self._is_calling = False
         self._member.begin_again()
 
@@ -172,7 +174,7 @@ class Group:
             self._tell_of(change)
         if self._revoking is None:
             return True  # the user's function has ended the membership
-        if self._revoking.commit is None and not self._revoking.is_committed:
+        if not self._revoking.is_committed:
             self._revoking.commit = self._last_commit(change)
             self._revoking.is_committed = True
         commit = self._revoking.commit

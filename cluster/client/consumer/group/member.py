@@ -125,8 +125,9 @@ class Member:
     @property
     def knows_topics(self) -> bool:
         """Whether the topics of the subscription are known, or something is wrong with them."""
-        watching = self._machine.watching
-        return watching.is_known or bool(watching.troubles)
+        with self._lock:
+            watching = self._machine.watching
+            return watching.is_known or bool(watching.troubles)
 
     @property
     def owned(self) -> frozenset[TopicPartition]:

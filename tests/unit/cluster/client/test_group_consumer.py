@@ -289,6 +289,26 @@ def test_an_error_of_a_users_function_leaves_the_poll_and_the_change_is_done(
     assert len(settle(one)) == 3
 
 
+def test_on_revoke_that_raises_is_not_called_again_and_holds_nobody_up(
+    broker: GroupBroker,
+) -> None:
+    calls: list[int] = []
+
+    def fail(_: Consumer, some: list[TopicPartition]) -> None:
+        calls.append(len(some))
+        raise KeyError("the user's")
+
+    one = broker.member()
+    one.subscribe("t", on_revoke=fail)
+    settle(one)
+    other = broker.member("t")
+    with pytest.raises(KeyError):
+        settle(one, other)
+    settle(one, other)
+    assert calls == [2]
+    assert sorted(chain(*partitions(one, other))) == [0, 1, 2, 3]
+
+
 def test_who_does_not_poll_leaves_and_comes_back(
     broker: GroupBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
