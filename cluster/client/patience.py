@@ -31,3 +31,8 @@ def may_pass(error: BaseException) -> bool:
 def backoff_s(failures: int, first_s: float, most_s: float, random: Random) -> float:
     """Kafka's: doubled each time, up to a most, a fifth more or less at random."""
     return min(first_s * 2 ** min(failures, 20), most_s) * random.uniform(0.8, 1.2)
+
+
+def as_error(error: BaseException) -> Exception:
+    """What a future has failed with, for who takes errors alone."""
+    return error if isinstance(error, Exception) else RuntimeError(repr(error))

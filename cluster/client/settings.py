@@ -35,15 +35,16 @@ def no_such_setting(
     ``names``: with underscores. ``instead``: by Kafka's keys; one that ends in a dot stands for all
     that begin so.
     """
-    dotted = _dotted(key)
+    asked = dotted(key)
     for known, advice in (instead or {}).items():
-        if dotted == known or (known.endswith(".") and dotted.startswith(known)):
+        if asked == known or (known.endswith(".") and asked.startswith(known)):
             return advice
     near = get_close_matches(key.replace(".", "_"), sorted(names), n=1, cutoff=0.6)
     if near:
-        return f"no such setting; did you mean {_dotted(near[0])}?"
-    return f"no such setting; there are {', '.join(map(_dotted, sorted(names)))}"
+        return f"no such setting; did you mean {dotted(near[0])}?"
+    return f"no such setting; there are {', '.join(map(dotted, sorted(names)))}"
 
 
-def _dotted(name: str) -> str:
+def dotted(name: str) -> str:
+    """A setting by Kafka's spelling."""
     return name.replace("_", ".")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
 from raylog.actors.coordinators.assignment.assignors import ASSIGNORS, COOPERATIVE_STICKY
-from raylog.cluster.client.settings import by_name
+from raylog.cluster.client.settings import by_name, dotted
 from raylog.storage.errors import InvalidConfig
 
 Deserializer = Callable[[bytes], Any]
@@ -125,7 +125,7 @@ class ConsumerConfig:
         if known.get("group_id") is None:
             for name in known.keys() & OF_GROUPS - {"group_id"}:
                 if (name, known[name]) != ("enable_auto_commit", False):
-                    raise InvalidConfig(_dotted(name), known[name], "needs a group.id")
+                    raise InvalidConfig(dotted(name), known[name], "needs a group.id")
         return cls(**known)
 
     def with_start(self, start: object) -> Self:
@@ -187,18 +187,14 @@ def without_group(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key.replace(".", "_") not in OF_GROUPS}
 
 
-def _dotted(name: str) -> str:
-    return name.replace("_", ".")
-
-
 def _check_group(config: ConsumerConfig) -> None:
     for name in ("group_id", "group_instance_id"):
         given = getattr(config, name)
         if given is not None and (not isinstance(given, str) or not given):
-            raise InvalidConfig(_dotted(name), given, "must be a str of one or more characters")
+            raise InvalidConfig(dotted(name), given, "must be a str of one or more characters")
     for name in ("enable_auto_commit", "enable_auto_offset_store"):
         if not isinstance(getattr(config, name), bool | None):
-            raise InvalidConfig(_dotted(name), getattr(config, name), "must be True or False")
+            raise InvalidConfig(dotted(name), getattr(config, name), "must be True or False")
     key = "partition.assignment.strategy"
     if not config.assignors:
         raise InvalidConfig(key, "", f"must have one of {', '.join(ASSIGNORS)}")

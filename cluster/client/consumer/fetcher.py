@@ -30,6 +30,7 @@ from raylog.cluster.client.consumer.instructions import (
 )
 from raylog.cluster.client.consumer.machine import Machine
 from raylog.cluster.client.limits import MAX_PLAIN_BATCH_BYTES
+from raylog.cluster.client.patience import as_error
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import CorruptRecord, DamagedBatch, RaylogError
 from raylog.storage.limits import MAX_LONG
@@ -164,23 +165,23 @@ class Fetcher:
                 count = len(known.partitions)
                 self.machine.learned(instruction.topic, known.topic_id, count, now)
             else:
-                self.machine.not_learned(instruction.topic, _as_error(error), now)
+                self.machine.not_learned(instruction.topic, as_error(error), now)
         elif isinstance(instruction, ListTopics):
             if error is None:
                 self.machine.listed(future.result(), now)
             else:
-                self.machine.not_listed(_as_error(error), now)
+                self.machine.not_listed(as_error(error), now)
         elif isinstance(instruction, LookUp):
             if error is None:
                 found = future.result()
                 self.machine.looked_up(instruction.number, found.offset, found.leader_epoch)
             else:
-                self.machine.failed(instruction.number, _as_error(error), now)
+                self.machine.failed(instruction.number, as_error(error), now)
         elif isinstance(instruction, Fetch):
             if error is None:
                 self._read(instruction, future.result(), now)
             else:
-                self.machine.failed(instruction.number, _as_error(error), now)
+                self.machine.failed(instruction.number, as_error(error), now)
 
     def _read(self, asked: Fetch, answer: Any, now: float) -> None:
         if not self.machine.is_wanted(asked.number):
@@ -352,7 +353,3 @@ def _last_epoch(buffer: Buffer, behind: int, answer: Any) -> int:
     """The leader epoch of the last batch; -1 for one that cannot be: no CRC covers it."""
     epoch = last_epoch(buffer, behind)
     return epoch if epoch <= answer.leader_epoch else NO_EPOCH
-
-
-def _as_error(error: BaseException) -> Exception:
-    return error if isinstance(error, Exception) else RuntimeError(repr(error))

@@ -26,6 +26,7 @@ from raylog.cluster.client.consumer.group.messages import (
     ListTopics,
 )
 from raylog.cluster.client.consumer.topics import Topics, names_or_pattern
+from raylog.cluster.client.patience import as_error
 from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -187,7 +188,7 @@ class Member:
         if error is None:
             self._handle(lambda now: self._machine.answered(number, done.result(), now))
         else:
-            self._handle(lambda now: self._machine.failed(number, _as_error(error), now))
+            self._handle(lambda now: self._machine.failed(number, as_error(error), now))
 
     def _learn(self, topic: str) -> None:
         asked = self._connection.metadata(topic, timeout_s=self._config.request_timeout_s)
@@ -196,7 +197,7 @@ class Member:
     def _learned(self, topic: str, done: "Future[Any]") -> None:
         error = done.exception()
         if error is not None:
-            self._handle(lambda now: self._machine.not_learned(topic, _as_error(error), now))
+            self._handle(lambda now: self._machine.not_learned(topic, as_error(error), now))
             return
         count = len(done.result().partitions)
         self._handle(lambda now: self._machine.learned(topic, count, now))
@@ -229,7 +230,3 @@ class Member:
             if rings_at == self._rings_at:
                 self._rings_at = _NEVER
         self._handle(self._machine.go_on)
-
-
-def _as_error(error: BaseException) -> Exception:
-    return error if isinstance(error, Exception) else RuntimeError(repr(error))
