@@ -1,4 +1,4 @@
-"""What coordinators of groups refuse, as errors of raylog's own clients."""
+"""What coordinators refuse, as errors of raylog's own clients."""
 
 from typing import Final
 
@@ -23,28 +23,28 @@ from raylog.actors.coordinators.codes import (
 from raylog.storage.errors import RaylogError
 
 
-class GroupRefused(RaylogError):
-    """The coordinator refuses a request of a group by a code that has no class of its own."""
+class CoordinatorRefused(RaylogError):
+    """A coordinator refuses a request by a code that has no class of its own."""
 
-    fields = ("group", "refused_code")
-    group: str
+    fields = ("key", "refused_code")
+    key: str  # such as "group g"
     refused_code: int
     template = (
-        "group {group}: its coordinator refused the request with error code {refused_code} of "
+        "{key}: its coordinator refused the request with error code {refused_code} of "
         "Kafka's protocol; check that it runs this release of raylog"
     )
 
 
 class CoordinatorNotAvailable(RaylogError):
-    """The coordinator of a group does not serve: it is being made, started, or reads its log."""
+    """A coordinator does not serve: it is being made, started, or reads its log."""
 
     code, error_name = COORDINATOR_NOT_AVAILABLE, "COORDINATOR_NOT_AVAILABLE"
-    fields = ("group", "why")
-    group: str
+    fields = ("key", "why")
+    key: str  # such as "group g"
     why: str
     template = (
-        "the coordinator of group {group} does not serve now: {why}; the request is repeated. "
-        "Where it lasts, `raylog health` says what is wrong with __consumer_offsets"
+        "the coordinator of {key} does not serve now: {why}; the request is repeated. Where it "
+        "lasts, `raylog health` says what is wrong with its partition"
     )
 
 
@@ -216,7 +216,7 @@ _BY_CODE: Final = {
         GroupNotEmpty,
     )
 }
-_NOT_SERVED: Final = {
+NOT_SERVED: Final = {
     COORDINATOR_NOT_AVAILABLE: "it is not served",
     COORDINATOR_LOAD_IN_PROGRESS: "it reads its log",
     NOT_COORDINATOR: "another process serves it",
@@ -225,8 +225,8 @@ _NOT_SERVED: Final = {
 
 def group_error(group: str, code: int) -> RaylogError:
     """The error of a code that a coordinator answered; of those that say nothing but the group."""
-    if code in _NOT_SERVED:
-        return CoordinatorNotAvailable(group, _NOT_SERVED[code])
+    if code in NOT_SERVED:
+        return CoordinatorNotAvailable(f"group {group}", NOT_SERVED[code])
     if code in _BY_CODE:
         return _BY_CODE[code](group)
-    return GroupRefused(group, code)
+    return CoordinatorRefused(f"group {group}", code)

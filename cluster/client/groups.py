@@ -41,11 +41,11 @@ from raylog.cluster.client.connection import (
     TopicMetadata,
 )
 from raylog.cluster.client.consumer.group.bodies import commit_body, fetch_body, offsets_by_topic
-from raylog.cluster.client.consumer.group.coordinator import Coordinator
 from raylog.cluster.client.consumer.group.messages import GroupMetadata, OffsetAndMetadata
 from raylog.cluster.client.consumer.group.offsets import Repeated
 from raylog.cluster.client.consumer.places import offset_of, partition_of, timestamp_of
 from raylog.cluster.client.consumer.waiter import Waiter
+from raylog.cluster.client.coordinator import GROUP, Coordinator
 from raylog.cluster.client.offsets import list_offsets
 from raylog.cluster.client.repeating import taken
 from raylog.storage.errors import InvalidRecord
@@ -383,7 +383,9 @@ class Groups:
             if not self._through:
                 raise GroupNotFound(group) from None
         if group not in self._coordinators:
-            self._coordinators[group] = Coordinator(self._connection, group, lambda: self._through)
+            self._coordinators[group] = Coordinator(
+                self._connection, GROUP, group, lambda: self._through
+            )
         coordinator = self._coordinators[group]
 
         def take_or_look_again(answer: Value) -> T:

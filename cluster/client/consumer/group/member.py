@@ -14,7 +14,6 @@ from typing import Any
 
 from raylog.cluster.client.connection import GroupConnection
 from raylog.cluster.client.consumer.config import ConsumerConfig
-from raylog.cluster.client.consumer.group.coordinator import Coordinator
 from raylog.cluster.client.consumer.group.machine import Machine
 from raylog.cluster.client.consumer.group.messages import (
     Ask,
@@ -26,6 +25,7 @@ from raylog.cluster.client.consumer.group.messages import (
     ListTopics,
 )
 from raylog.cluster.client.consumer.topics import Topics, names_or_pattern
+from raylog.cluster.client.coordinator import GROUP, Coordinator
 from raylog.cluster.client.patience import as_error
 from raylog.storage.names import TopicPartition
 
@@ -53,7 +53,7 @@ class Member:
         self._topics: tuple[str, ...] = ()  # of partitions that the user assigns
         self._rings_at = _NEVER
         self._parked: Future[Any] | None = None  # a join or a sync
-        self.coordinator = Coordinator(connection, config.group_id, self._topics_to_ask)
+        self.coordinator = Coordinator(connection, GROUP, config.group_id, self._topics_to_ask)
 
     # -- the user's thread -------------------------------------------------------------------------
 

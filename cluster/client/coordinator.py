@@ -1,14 +1,14 @@
-"""Requests to the coordinator of a group, which is looked up first.
+"""Requests to the coordinator of a group or of a transactional id, which is looked up first.
 
-The coordinator is the LogActor of a partition of ``__consumer_offsets`` (``groups/finding.py``).
-While the topic is not there, any process of the broker is asked for the coordinator: it has the
-topic made.
+It is the LogActor of a partition of ``__consumer_offsets`` or ``__transaction_state``
+(``groups/finding.py``). While the topic is not there, any process of the broker is asked for the
+coordinator: it has the topic made.
 """
 
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from raylog.actors.coordinators.errors import CoordinatorNotAvailable
 from raylog.actors.coordinators.homes import partition_of
@@ -17,14 +17,25 @@ from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.cluster import FIND_COORDINATOR
 from raylog.cluster.client.connection import ApiRequest, GroupConnection, TopicMetadata
 from raylog.cluster.client.deadlines import end, fail
-from raylog.storage.names import CONSUMER_OFFSETS
+from raylog.storage.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from raylog.storage.schemas.types import Value
 
-_GROUP = 0  # the type of a key
 # The topic is made in this time; who is asked for the coordinator waits for it.
 _MAKE_TIMEOUT_S = 30.0
 # To look for it, however long the request itself may take.
 _FIND_TIMEOUT_S = 30.0
+
+
+class Kind(NamedTuple):
+    """What is coordinated. ``key_type``: as FindCoordinator asks for it."""
+
+    key_type: int
+    topic: str
+    name: str
+
+
+GROUP: Final = Kind(0, CONSUMER_OFFSETS, "group")
+TRANSACTION: Final = Kind(1, TRANSACTION_STATE, "transactional id")
 
 
 class Place(NamedTuple):
@@ -47,10 +58,16 @@ class Coordinator:
     """See the module's head. Safe for threads; nothing waits, and nothing raises."""
 
     def __init__(
-        self, connection: GroupConnection, group: str, topics: Callable[[], Sequence[str]]
+        self,
+        connection: GroupConnection,
+        kind: Kind,
+        key: str,
+        topics: Callable[[], Sequence[str]],
     ) -> None:
-        """``topics``: whose processes can be asked for the coordinator."""
-        self._connection, self._group, self._topics = connection, group, topics
+        """``key``: the group or the id. ``topics``: whose processes can be asked for the
+        coordinator; where there is none, the cluster is asked which topics it has."""
+        self._connection, self._topics = connection, topics
+        self._kind, self._key, self._name = kind, key, f"{kind.name} {key}"
         self._tries = 0
         self._lock = threading.Lock()
         self._place: Place | None = None
@@ -72,13 +89,13 @@ class Coordinator:
             self._send(place, asked)
         elif is_first:
             limit_s = min(timeout_s, _FIND_TIMEOUT_S)
-            found = self._connection.metadata(CONSUMER_OFFSETS, timeout_s=limit_s)
+            found = self._connection.metadata(self._kind.topic, timeout_s=limit_s)
             found.add_done_callback(self._found)
         return asked.future
 
     def begin_again(self) -> None:
         """A look for it was interrupted: who waits for that asks again."""
-        self._give_up(CoordinatorNotAvailable(self._group, "it is looked for again"))
+        self._give_up(CoordinatorNotAvailable(self._name, "it is looked for again"))
 
     def forget(self) -> None:
         """It does not coordinate the group any more."""
@@ -91,7 +108,7 @@ class Coordinator:
         error = done.exception()
         if error is None:
             known = done.result()
-            number = partition_of(self._group, len(known.partitions))
+            number = partition_of(self._key, len(known.partitions))
             self._settle(Place(known.topic, known.topic_id, number))
         elif isinstance(error, UnknownTopicOrPartition):
             self._make()
@@ -101,9 +118,23 @@ class Coordinator:
     def _make(self) -> None:
         """Ask one of the topics' processes, another one each time."""
         topics = self._topics()
+        if topics:
+            self._make_through(topics)
+            return
+        listed = self._connection.list_topics(timeout_s=_MAKE_TIMEOUT_S)
+        listed.add_done_callback(self._listed)
+
+    def _listed(self, done: "Future[list[str]]") -> None:
+        error = done.exception()
+        if error is not None:
+            self._give_up(error)
+        else:
+            self._make_through(done.result())
+
+    def _make_through(self, topics: Sequence[str]) -> None:
         if not topics:
             why = "there is no topic yet whose process could be asked to make it"
-            self._give_up(CoordinatorNotAvailable(self._group, why))
+            self._give_up(CoordinatorNotAvailable(self._name, why))
             return
         self._tries += 1
         topic = topics[self._tries % len(topics)]
@@ -117,7 +148,7 @@ class Coordinator:
             return
         known = done.result()
         number = self._tries % max(len(known.partitions), 1)
-        body = {"coordinatorKeys": [self._group], "keyType": _GROUP}
+        body = {"coordinatorKeys": [self._key], "keyType": self._kind.key_type}
         request = ApiRequest(
             known.topic, known.topic_id, number, FIND_COORDINATOR, body, may_wait=True
         )
@@ -130,7 +161,7 @@ class Coordinator:
         if error is None:
             (found,) = done.result()["coordinators"]
             why = found["errorMessage"] or "its topic has just been made"
-            error = CoordinatorNotAvailable(self._group, why)
+            error = CoordinatorNotAvailable(self._name, why)
         self._give_up(error)
 
     def _settle(self, place: Place) -> None:
