@@ -2,8 +2,8 @@
 
 Each error has a process of its own, ``python -m tests.simulation.hunt INDEX``, which plants it
 before it imports the machines, and looks for the first seed that fails. With ``SEED`` behind it,
-it looks at that seed, and then at the first FEW_SEEDS: what a machine does has an influence on what
-happens in each seed.
+it looks at that seed, and then at the first FEW_SEEDS: each change of a machine changes what
+happens in each seed, so that another one may be the first that finds the error.
 """
 
 import os
@@ -16,7 +16,7 @@ from tests.simulation.mutants import MOST_SEEDS, MUTANTS, Mutant
 from tests.simulation.planted import plant
 
 AT_ONCE = 2
-FEW_SEEDS = 40
+FEW_SEEDS = 100
 CAUGHT, BLIND = 0, 1
 
 

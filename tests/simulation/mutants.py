@@ -34,7 +34,7 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
-        seed=95,
+        seed=241,
         number=1,
         what="a right to remove records never ends",
         module=f"{NODE}.confirmed_logs",
@@ -42,7 +42,7 @@ MUTANTS = (
         new="CONFIRMED_FOR_MS = 20_000_000",
     ),
     Mutant(
-        seed=35,
+        seed=10,
         number=1,
         what="an alter is answered before the nodes report it",
         module=f"{CONTROLLER}.waiting",
@@ -50,7 +50,7 @@ MUTANTS = (
         new="if False:",
     ),
     Mutant(
-        seed=4,
+        seed=29,
         number=1,
         what="config versions begin where the metadata says, not at the epoch",
         module=f"{CONTROLLER}.desired",
@@ -58,7 +58,7 @@ MUTANTS = (
         new="return version + 1",
     ),
     Mutant(
-        seed=5,
+        seed=0,
         number=1,
         what="a config of the broker is answered before the nodes report it",
         module=f"{CONTROLLER}.waiting",
@@ -113,7 +113,7 @@ MUTANTS = (
             self._gate.read(""",
     ),
     Mutant(
-        seed=127,
+        seed=23,
         number=2,
         what="a log dir that hangs is used under an epoch that it does not have",
         module=f"{NODE}.dir_epochs",
@@ -145,7 +145,7 @@ MUTANTS = (
         new="self._report.life != record.life",
     ),
     Mutant(
-        seed=9,
+        seed=61,
         number=6,
         what="a dir that failed is used again without reading it back",
         module=f"{CONTROLLER}.plan",
@@ -153,7 +153,7 @@ MUTANTS = (
         new='case "returning" if is_online:',
     ),
     Mutant(
-        seed=67,
+        seed=12,
         number=7,
         what="a damaged folder is its name only, though its actor lives",
         module=f"{NODE}.log_events",
@@ -169,7 +169,7 @@ MUTANTS = (
         new="if True or not",
     ),
     Mutant(
-        seed=8,
+        seed=0,
         number=8,
         what="a failed fsync of the metadata is tried again",
         module=f"{CONTROLLER}.journal",
@@ -177,7 +177,7 @@ MUTANTS = (
         new="if True:",
     ),
     Mutant(
-        seed=1,
+        seed=0,
         number=9,
         what="upkeep that was started once is not started again",
         module=f"{NODE}.upkeep_schedule",
@@ -203,7 +203,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        seed=211,
+        seed=249,
         number=10,
         what="commands wait for a node that reports and does not obey",
         module=f"{CONTROLLER}.machine",
@@ -219,7 +219,7 @@ MUTANTS = (
         new="    if True:",
     ),
     Mutant(
-        seed=51,
+        seed=113,
         number=14,
         what="a full disk ends a creation, though another node has room",
         module=f"{CONTROLLER}.waiting",
@@ -227,7 +227,7 @@ MUTANTS = (
         new="return False",
     ),
     Mutant(
-        seed=1,
+        seed=4,
         number=15,
         what="a node goes on with the broker's old config",
         module=f"{CONTROLLER}.plan",
@@ -252,7 +252,7 @@ MUTANTS = (
         new="if False:",
     ),
     Mutant(
-        seed=122,
+        seed=208,
         number=18,
         what="a late report of an earlier life counts",
         module=f"{CONTROLLER}.observed",
@@ -261,7 +261,7 @@ MUTANTS = (
         also=(("if other != life and known.known_since < number:", "if False:"),),
     ),
     Mutant(
-        seed=85,
+        seed=748,
         number=18,
         what="orders that come late are obeyed",
         module=f"{NODE}.epoch_gate",
@@ -287,7 +287,7 @@ MUTANTS = (
         "            self._apply(record)\n",
     ),
     Mutant(
-        seed=0,
+        seed=1,
         number=29,
         what="a node that is drained gets new partitions",
         module=f"{CONTROLLER}.spread",
@@ -319,7 +319,7 @@ MUTANTS = (
         new="            pass\n",
     ),
     Mutant(
-        seed=1,
+        seed=5,
         number=30,
         what="a snapshot is of records that do not count yet",
         module=f"{CONTROLLER}.machine",
@@ -327,7 +327,7 @@ MUTANTS = (
         new="is_settled = True\n",
     ),
     Mutant(
-        seed=2,
+        seed=0,
         number=30,
         what="the log's beginning is removed up to the newest snapshot",
         module=f"{NODE}.metadata_copy",
@@ -335,7 +335,7 @@ MUTANTS = (
         new="        forget_before(log, newest.end)\n",
     ),
     Mutant(
-        seed=17,
+        seed=4,
         number=30,
         what="a snapshot forgets which Kafka ids were given",
         module=f"{CONTROLLER}.snapshots",
