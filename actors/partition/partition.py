@@ -269,7 +269,7 @@ class Partition:
             if end.raises_epoch:
                 self.log.check_raises_epoch(end.producer_id, end.epoch)
             info = self._append_checked(batch, now_ms, COORDINATOR)
-            self.verifications.void(end.producer_id)
+            self.verifications.void(end.producer_id, end.ended_epoch)
         return self.settle([Written(batch, info, len(records), began_s)])[0]
 
     def refuse(self, header: BatchHeader, error: RaylogError) -> None:

@@ -11,3 +11,8 @@ class TransactionEnd(NamedTuple):
     is_commit: bool
     coordinator_epoch: int
     raises_epoch: bool = False
+
+    @property
+    def ended_epoch(self) -> int:
+        """The last epoch whose batches it ends."""
+        return self.epoch - self.raises_epoch

@@ -8,6 +8,9 @@ the question was asked: the answer may be about the transaction that the marker 
     verification begins -> the coordinator is asked -> it says yes -> the batch is written -> ends
                   ^------------- a marker of the producer in here makes it void ------^
 
+In version 2 of transactions a marker has the epoch of the transaction that comes next. It says
+nothing of that one, whose first batch may have been on its way before it.
+
 It is in memory alone: after a restart the coordinator is asked again. Source: ``VerificationGuard``
 and ``ProducerStateManager`` of Kafka; KIP-890, KAFKA-14884.
 """
@@ -51,11 +54,14 @@ class Verifications:
             if not left:
                 del self._by_producer[verification.producer_id]
 
-    def void(self, producer_id: int) -> None:
-        """A marker of the producer is written. With the lock of appends held."""
+    def void(self, producer_id: int, epoch: int) -> None:
+        """A marker has ended what the producer had open, up to this epoch.
+
+        With the lock of appends held.
+        """
         with self._lock:
             for verification in self._by_producer.get(producer_id, ()):
-                verification.is_void = True
+                verification.is_void |= verification.epoch <= epoch
 
     def allow(self, producer_id: int, epoch: int) -> bool:
         """Whether a transaction may begin. With the lock of appends held."""

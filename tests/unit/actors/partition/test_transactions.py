@@ -101,6 +101,18 @@ def test_a_marker_makes_the_word_void_that_was_asked_for_before(partition: Parti
     partition.append(part(0, producer=8))
 
 
+def test_a_marker_that_raises_the_epoch_leaves_the_word_for_the_next_transaction(
+    partition: Partition,
+) -> None:
+    old = partition.verifications.begin(7, 0)
+    old.grant()
+    following = partition.verifications.begin(7, 1)
+    following.grant()
+    partition.end_transaction(TransactionEnd(7, 1, True, 0, raises_epoch=True))
+    assert not partition.verifications.allow(7, 0)
+    partition.append(part(0, epoch=1))
+
+
 def test_what_is_written_already_needs_no_word(partition: Partition) -> None:
     begin(partition, part(0))
     end(partition)

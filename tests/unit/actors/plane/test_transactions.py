@@ -1,5 +1,6 @@
 """Transactions by requests, from the first to what readers see: coordinator, partitions, groups."""
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -213,6 +214,32 @@ def test_a_transaction_over_two_partitions(cluster: Cluster, version: int, is_co
         assert stable(cluster, FIRST) == (3 * round_, 3 * round_)
         assert aborted(cluster, FIRST) == (0 if is_commit else round_)
     assert client.epoch == (0 if version == 1 else 2)
+
+
+def test_a_marker_that_comes_while_the_coordinator_is_busy_refuses_nobody(cluster: Cluster) -> None:
+    """The first batch of the next transaction asks while the end of the one before is on its way.
+
+    The coordinator says that it is busy; then the marker comes; then it says yes.
+    """
+    may_come, ask = threading.Event(), cluster.ask
+
+    def late(partition: TopicPartition, api: Api, version: int, body: Value) -> Value:
+        if api is WRITE_TXN_MARKERS and not may_come.is_set():
+            raise PeerAway(str(partition), "it is late")
+        return ask(partition, api, version, body)
+
+    def comes_now(_: float) -> None:
+        may_come.set()
+        ended(cluster)
+
+    cluster.ask = late  # type: ignore[method-assign]
+    cluster.verifier._pause = comes_now
+    client = Client(cluster, 2)
+    client.init()
+    assert client.write(FIRST) == 0
+    assert client.end() == 0
+    assert client.write(FIRST) == 0
+    assert may_come.is_set()
 
 
 def test_a_batch_of_no_transaction_is_refused(cluster: Cluster) -> None:

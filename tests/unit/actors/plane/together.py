@@ -68,7 +68,7 @@ class Process:
                 )
             ]
         )
-        transactions = Transactions(cluster, Verifier(cluster, pause=lambda _: None))
+        transactions = Transactions(cluster, cluster.verifier)
         if self.name == OFFSETS:
             self.groups = GroupCoordinator(
                 str(self.name),
@@ -118,6 +118,7 @@ class Cluster:
         self.fs.make_dir("/logs")
         self.failures: list[BaseException] = []
         self.next_id = 1_000
+        self.verifier = Verifier(self, pause=lambda _: None)
         self.topics = {
             ORDERS: Topic(TOPIC_ID, 2),
             CONSUMER_OFFSETS: Topic(TOPIC_ID, 1),
