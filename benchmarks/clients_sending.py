@@ -43,6 +43,9 @@ class AtOnce:
     def forget(self, topic: str, partition: int) -> None:
         pass
 
+    def ask(self, request: Any, *, timeout_s: float) -> Any:
+        raise NotImplementedError("this measures what is sent")
+
     def fetch(self, request: Any, *, timeout_s: float) -> Any:
         raise NotImplementedError("this measures what is sent")
 

@@ -45,6 +45,13 @@ from raylog.actors.coordinators.errors import (
     UnknownMember,
     UnstableOffsets,
 )
+from raylog.actors.coordinators.transactions.errors import (
+    IllegalTransactionState,
+    InvalidTransactionTimeout,
+    ProducerFenced,
+    TransactionAborted,
+    TransactionFailed,
+)
 from raylog.actors.errors import (
     ActorAway,
     AnswerLost,
@@ -244,6 +251,7 @@ __all__ = [
     "IdentityMissing",
     "IllegalGeneration",
     "IllegalSaslState",
+    "IllegalTransactionState",
     "InconsistentClusterId",
     "InconsistentGroupProtocol",
     "InternalTopic",
@@ -260,6 +268,7 @@ __all__ = [
     "InvalidSparkSchema",
     "InvalidTimestamp",
     "InvalidTopic",
+    "InvalidTransactionTimeout",
     "InvalidTxnState",
     "LabelShared",
     "LogClosed",
@@ -305,6 +314,7 @@ __all__ = [
     "PlainBatchTooLarge",
     "PolicyViolation",
     "ProduceFailed",
+    "ProducerFenced",
     "RayNotFound",
     "RayNotStarted",
     "RaylogError",
@@ -337,7 +347,9 @@ __all__ = [
     "TopicExists",
     "TopicIdUnreadable",
     "TransactionAbortable",
+    "TransactionAborted",
     "TransactionCoordinatorFenced",
+    "TransactionFailed",
     "UndoFailed",
     "UndoInterrupted",
     "UnfinishedCompaction",

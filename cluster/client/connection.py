@@ -24,12 +24,16 @@ READ_COMMITTED: Final = 1
 
 
 class ProduceRequest(NamedTuple):
-    """One v2 batch for one partition. It is not changed until the answer is there."""
+    """One v2 batch for one partition. It is not changed until the answer is there.
+
+    ``transactional_id``: of a transactional batch; its partition comes into the transaction.
+    """
 
     topic: str
     topic_id: str
     partition: int
     records: Buffer
+    transactional_id: str | None = None
 
 
 class ProduceAnswer(NamedTuple):
@@ -162,15 +166,15 @@ class Connection(Protocol):
     def new_producer_id(self, *, timeout_s: float) -> "Future[int]":
         """A producer id that nobody has had; its first epoch is 0."""
 
+    def ask(self, request: ApiRequest, *, timeout_s: float) -> "Future[Value]":
+        """The body of the answer. Error codes in it are the caller's business."""
+
     def forget(self, topic: str, partition: int) -> None:
         """A request to this partition failed: look up afresh who serves it."""
 
 
 class GroupConnection(Connection, Protocol):
     """What a consumer stands on, which may be a member of a group."""
-
-    def ask(self, request: ApiRequest, *, timeout_s: float) -> "Future[Value]":
-        """The body of the answer. Error codes in it are the caller's business."""
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         """Call, after so long, what neither waits nor raises."""

@@ -15,7 +15,7 @@ from raylog.actors.coordinators.homes import partition_of
 from raylog.actors.errors import NotLeader, UnknownTopicId, UnknownTopicOrPartition
 from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.cluster import FIND_COORDINATOR
-from raylog.cluster.client.connection import ApiRequest, GroupConnection, TopicMetadata
+from raylog.cluster.client.connection import ApiRequest, Connection, TopicMetadata
 from raylog.cluster.client.deadlines import end, fail
 from raylog.storage.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from raylog.storage.schemas.types import Value
@@ -59,7 +59,7 @@ class Coordinator:
 
     def __init__(
         self,
-        connection: GroupConnection,
+        connection: Connection,
         kind: Kind,
         key: str,
         topics: Callable[[], Sequence[str]],

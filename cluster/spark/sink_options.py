@@ -28,6 +28,8 @@ _NOT_HERE = {
     "key.serializer": "Spark's columns are bytes already; cast or encode them in the query",
     "value.serializer": "Spark's columns are bytes already; cast or encode them in the query",
     "partitioner": "keys decide (murmur2); to choose partitions, add a column partition",
+    "transactional.id": "tasks write beside each other, and a transaction has one producer",
+    "transaction.timeout.ms": "there are no transactions in a write of Spark",
 }
 _SETTINGS = {
     field.name.replace("_", "."): field

@@ -210,6 +210,7 @@ def close_batch(
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
+    transactional: bool = False,
 ) -> Any:
     """A batch of ``records``, which the kernel has written behind 61 free bytes.
 
@@ -222,7 +223,7 @@ def close_batch(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         log_append_time=None,
-        transactional=False,
+        transactional=transactional,
         control=False,
         delete_horizon_ms=None,
     )

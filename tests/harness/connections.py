@@ -152,6 +152,9 @@ class FakeConnection:
     def forget(self, topic: str, partition: int) -> None:
         pass
 
+    def ask(self, request: Any, *, timeout_s: float) -> Any:
+        raise NotImplementedError
+
     def fetch(self, request: Any, *, timeout_s: float) -> Any:
         raise NotImplementedError
 

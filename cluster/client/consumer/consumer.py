@@ -34,13 +34,13 @@ from raylog.cluster.client.consumer.asking import Asking
 from raylog.cluster.client.consumer.assigned import Assigned
 from raylog.cluster.client.consumer.config import ConsumerConfig, without_group
 from raylog.cluster.client.consumer.fetcher import Fetcher
+from raylog.cluster.client.consumer.group.given import offsets_of
 from raylog.cluster.client.consumer.group.group import (
     Group,
     Listener,
     Listeners,
     Offsets,
     committed_start,
-    offsets_of,
 )
 from raylog.cluster.client.consumer.group.messages import GroupMetadata, OffsetAndMetadata
 from raylog.cluster.client.consumer.group.reader import MachineReader

@@ -19,6 +19,7 @@ from raylog.cluster.client.producer.producer import Producer
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from raylog.cluster.client.consumer.group.messages import GroupMetadata
     from raylog.cluster.client.producer.tables import WrittenRange
 
 Answer = TypeVar("Answer")
@@ -92,6 +93,29 @@ class AsyncProducer:
     async def flush(self, timeout: float | None = None) -> None:
         """As ``Producer.flush``."""
         await _elsewhere(partial(self._started.flush, timeout))
+
+    async def init_transactions(self, timeout: float | None = None) -> None:
+        """As ``Producer.init_transactions``."""
+        await _elsewhere(partial(self._started.init_transactions, timeout))
+
+    async def begin_transaction(self) -> None:
+        """As ``Producer.begin_transaction``."""
+        self._started.begin_transaction()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Any, group: "GroupMetadata", timeout: float | None = None
+    ) -> None:
+        """As ``Producer.send_offsets_to_transaction``."""
+        send = self._started.send_offsets_to_transaction
+        await _elsewhere(partial(send, offsets, group, timeout))
+
+    async def commit_transaction(self, timeout: float | None = None) -> None:
+        """As ``Producer.commit_transaction``. Who is cancelled does not know what is decided."""
+        await _elsewhere(partial(self._started.commit_transaction, timeout))
+
+    async def abort_transaction(self, timeout: float | None = None) -> None:
+        """As ``Producer.abort_transaction``."""
+        await _elsewhere(partial(self._started.abort_transaction, timeout))
 
     async def close(self, timeout: float | None = None) -> None:
         """As ``Producer.close``."""

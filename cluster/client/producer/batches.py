@@ -21,6 +21,7 @@ class ProducerIdentity(NamedTuple):
 
     producer_id: int = -1
     epoch: int = -1
+    is_transactional: bool = False
 
 
 NOBODY = ProducerIdentity()
@@ -101,6 +102,7 @@ class Batch:
                 producer_id=self.identity.producer_id,
                 producer_epoch=self.identity.epoch,
                 base_sequence=self.sequence,
+                transactional=self.identity.is_transactional,
             )
             self.rows = None
             return self.records

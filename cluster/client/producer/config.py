@@ -21,9 +21,6 @@ _ACKS: Final = ("all", "1", "-1", 1, -1)
 
 _BROKER = "a producer belongs to its broker: raylog.connect(address)"
 _ATTEMPTS = "a batch is sent again until delivery.timeout.ms is over, however often: set that"
-_TRANSACTIONS = (
-    "there are no transactions yet; enable.idempotence writes each record once, within a partition"
-)
 _BUFFER = "use buffer.memory, in bytes"
 _NETWORK = "Ray's own network is used"
 # Kafka's keys, and those of librdkafka, that mean nothing here, and what to use instead. A key that
@@ -34,8 +31,6 @@ _INSTEAD: Final = {
     "retries": _ATTEMPTS,
     "message.send.max.retries": _ATTEMPTS,
     "message.timeout.ms": "use delivery.timeout.ms",
-    "transactional.id": _TRANSACTIONS,
-    "transaction.": _TRANSACTIONS,
     "request.required.acks": "use acks",
     "max.in.flight": "use max.in.flight.requests.per.connection",
     "message.max.bytes": "use max.request.size, and max.message.bytes of the topic",
@@ -91,6 +86,9 @@ class ProducerConfig:
     request_timeout_ms: int = 30_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1000
+    # how long a transaction may be open before the coordinator aborts it
+    transaction_timeout_ms: int = 60_000
+    transactional_id: str | None = None  # whose transactions these are: one producer at a time
     value_serializer: Serializer | None = None
 
     def __post_init__(self) -> None:
@@ -126,8 +124,20 @@ class ProducerConfig:
             raise _invalid("client_id", self.client_id, "must be a str")
         if not isinstance(self.enable_idempotence, bool):
             raise _invalid("enable_idempotence", self.enable_idempotence, "must be True or False")
+        self._check_transactions()
         if self.linger_ms >= self.delivery_timeout_ms:
             raise _invalid("linger_ms", self.linger_ms, "must be less than delivery.timeout.ms")
+
+    def _check_transactions(self) -> None:
+        name = self.transactional_id
+        if name is None:
+            return
+        if not isinstance(name, str) or not 1 <= len(name.encode()) <= MOST_ID_BYTES:
+            why = f"must be a str of 1 to {MOST_ID_BYTES} bytes"
+            raise _invalid("transactional_id", name, why)
+        if not self.enable_idempotence:
+            why = "must be True where transactional.id is set"
+            raise _invalid("enable_idempotence", False, why)
 
     @property
     def compression(self) -> Compression:
@@ -142,6 +152,7 @@ class ProducerConfig:
         return cls(**by_name(settings, known, _INSTEAD))
 
 
+MOST_ID_BYTES: Final = 32_767  # of a transactional id, in the key of a record
 # A LogActor takes frames of 100 MiB, and a batch may grow by compression.
 MOST_REQUEST_BYTES: Final = 100_000_000
 # Kafka's.
@@ -162,6 +173,7 @@ _LEAST: Final = {
     "request_timeout_ms": 1,
     "retry_backoff_ms": 1,
     "retry_backoff_max_ms": 1,
+    "transaction_timeout_ms": 1,
 }
 
 

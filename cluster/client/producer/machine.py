@@ -25,6 +25,10 @@ keeps both while an earlier attempt may have been written, so that the log knows
   then known to be unwritten, and get new ones. After epoch 32,767 comes a new producer id.
 - The first batch of an epoch goes alone: a log that does not know the producer takes any sequence.
 - Without idempotence one request is on its way at a time: a repeat would change the order.
+
+**In transactions** (``transactions/``) the epoch is the transaction's, and the coordinator gives
+the next one. So nothing is sent again under another epoch: what cannot be written under this one
+fails, and with it the transaction.
 """
 
 from collections import deque
@@ -110,7 +114,8 @@ class PartitionMachine:
         self.batches: deque[Batch] = deque()  # what has not ended, oldest first
         self.identity = identity
         self.next_sequence = 0
-        self.is_idempotent = identity.producer_id >= 0
+        self.is_idempotent = identity != NOBODY
+        self._is_transactional = identity.is_transactional
         self._rows, self._times = rows, times
         self._max_in_flight = max_in_flight if self.is_idempotent else 1
         # whether the log has acknowledged something of this epoch
@@ -186,8 +191,15 @@ class PartitionMachine:
         self._awaits_producer_id = False
         self.identity = ProducerIdentity(producer_id, 0)
 
+    def begin_transaction(self, identity: ProducerIdentity) -> None:
+        """The epoch of the next transaction; all of the one before has ended."""
+        assert self._is_transactional
+        assert not self.deliveries
+        self.identity, self.next_sequence = identity, 0
+        self._is_epoch_over = self._is_known = self._has_lost = False
+
     def retire(self, error: BaseException) -> list[Instruction]:
-        """The partition is gone, or the producer closes: nothing more is sent."""
+        """The partition is gone, the producer closes, or the transaction fails: send no more."""
         self.close_rows()
         ended: list[Instruction] = [
             End(batch, None, error, is_fate_known=not _may_be_written(batch))
@@ -301,12 +313,16 @@ class PartitionMachine:
         if is_ahead or (self._has_lost and batch.is_unresolved):
             batch.is_unresolved = True
             return [self._give_up(batch, error)]
+        if self._is_transactional:
+            return [self._give_up(batch, error)]
         batch.is_unresolved = False
         self._is_epoch_over = True
         return []
 
     def _fenced(self, batch: Batch, error: BaseException) -> list[Instruction]:
         """Somebody else writes with this producer id, in a later epoch."""
+        if self._is_transactional:
+            return [self._give_up(batch, error)]
         self._is_epoch_over = self._needs_producer_id = True
         return [self._give_up(batch, error)] if batch.is_unresolved else []
 
@@ -323,7 +339,7 @@ class PartitionMachine:
 
     def _begin_epoch(self, todo: list[Instruction]) -> None:
         """Give new sequences to what is known to be unwritten, under the next epoch."""
-        if not self._is_epoch_over or self._is_resolving():
+        if self._is_transactional or not self._is_epoch_over or self._is_resolving():
             return
         for batch in list(self.batches):
             if batch.is_unresolved and self._has_lost:

@@ -22,6 +22,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex
 
 from raylog.actors.errors import InvalidRequest, ProduceFailed, RequestTimedOut
@@ -36,14 +37,17 @@ from raylog.storage.buffers import Buffer
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from raylog.cluster.client.consumer.group.messages import GroupMetadata
     from raylog.cluster.client.producer.tables import SentTable
+    from raylog.cluster.client.producer.transactions.transaction import Transactions
 
 Headers = Mapping[str, Buffer | None] | Iterable[tuple[str, Buffer | None]]
 
 # Beyond delivery.timeout.ms, flush waits this long for the last batch to be given up.
 GRACE_S: Final = 1.0
-# Of producers that are not closed; also of those that nobody refers to any more.
-_open: "dict[Sender, ProducerConfig]" = {}
+# What ends those that are not closed, at the end of the process; also of those that nobody refers
+# to any more.
+_open: "dict[Sender, Callable[[], None]]" = {}
 
 
 class Producer:
@@ -73,6 +77,7 @@ class Producer:
             self.config, connection, self._taking.send, clock=clock, is_threaded=is_threaded
         )
         self._taking.sender = self._sender
+        self._transactions = self._new_transactions(connection)
         # the compiled method itself: a call through a method of ours would cost as much again
         self.send = self._sender.accumulator.send  # type: ignore[method-assign]
         _remember(self)
@@ -86,6 +91,8 @@ class Producer:
         if error is None:
             self.close()
             return
+        if self._transactions is not None:
+            self._transactions.close(self._limit_s(None), is_told=False)
         try:
             self.close()
         except (ProduceFailed, RequestTimedOut) as failure:
@@ -151,7 +158,75 @@ class Producer:
 
     def partitions_for(self, topic: str) -> set[int]:
         """The numbers of a topic's partitions. Raises UnknownTopicOrPartition."""
-        return set(range(len(self._taking.topic(plain_topic(topic)).batches)))
+        return set(range(self._taking.partitions(plain_topic(topic))))
+
+    # -- transactions ------------------------------------------------------------------------------
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Take ``transactional.id``: whoever had it is fenced, and what it left open is aborted.
+
+        Call it once, before the first transaction. ``timeout``: in seconds, here and in the calls
+        that follow; default ``max.block.ms``.
+
+        Raises InvalidTransactionTimeout, CoordinatorRefused, RequestTimedOut (call it again).
+        """
+        self._of_transactions("init_transactions").init(timeout)
+
+    def begin_transaction(self) -> None:
+        """Records that are sent from now on count when the transaction is committed.
+
+        Raises IllegalTransactionState if one is open.
+        """
+        self._of_transactions("begin_transaction").begin()
+
+    def send_offsets_to_transaction(
+        self, offsets: Any, group: "GroupMetadata", timeout: float | None = None
+    ) -> None:
+        """Have offsets of a group be committed with the transaction, instead of by its consumer.
+
+        ``offsets``: as of ``Consumer.commit``, such as ``consumer.positions()``. ``group``:
+        ``consumer.group_metadata()``, from after the last poll. Where this raises anything, the
+        transaction can only be aborted: CommitFailed where others read the partitions by now,
+        OffsetMetadataTooLarge, RequestTimedOut, TransactionFailed, ProducerFenced.
+        """
+        from raylog.cluster.client.consumer.group.given import offsets_of
+
+        transactions = self._of_transactions("send_offsets_to_transaction")
+        transactions.send_offsets(offsets_of(offsets), group, timeout)
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Send what is left, and have the transaction count: all of it, or nothing.
+
+        When this returns it is decided, whatever dies next. Readers of committed records see it a
+        moment later.
+
+        Raises TransactionFailed if something was not written (call ``abort_transaction``),
+        RequestTimedOut if nobody knows whether it counts (call this again), ProducerFenced.
+        """
+        self._of_transactions("commit_transaction").commit(timeout)
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Have nothing of the transaction count; what was not sent is not sent any more.
+
+        Raises RequestTimedOut (call this again), ProducerFenced.
+        """
+        self._of_transactions("abort_transaction").abort(timeout)
+
+    def _of_transactions(self, call: str) -> "Transactions":
+        if self._transactions is None:
+            why = "needs transactions: make the producer with a transactional.id"
+            raise InvalidRequest(call, None, why)
+        return self._transactions
+
+    def _new_transactions(self, connection: Connection) -> "Transactions | None":
+        if self.config.transactional_id is None:
+            self._taking.check_transaction = _nothing
+            return None
+        from raylog.cluster.client.producer.transactions.transaction import Transactions
+
+        transactions = Transactions(self.config, connection, self._sender)
+        self._taking.check_transaction = transactions.check
+        return transactions
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -175,13 +250,15 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Flush for at most ``timeout`` seconds (default: ``delivery.timeout.ms``), and end.
 
-        What could not be sent in that time is given up. Raises ProduceFailed if something was given
-        up and nobody has seen that yet.
+        What could not be sent in that time is given up. A transaction that is open is aborted.
+        Raises ProduceFailed if something was given up and nobody has seen that yet.
         """
         if self._sender.is_closed:
             return
         if self._sender.is_own_thread():
             raise InvalidRequest("close", "callback", "would wait for itself; close elsewhere")
+        if self._transactions is not None:
+            self._transactions.close(self._limit_s(timeout), is_told=True)
         self._sender.close()
         try:
             self._sender.wait(self._sender.hurry(), self._limit_s(timeout))
@@ -227,7 +304,9 @@ def _remember(producer: Producer) -> None:
         _is_registered.append(True)
         atexit.register(_close_all)
         os.register_at_fork(after_in_child=_leave_to_parent)
-    _open[producer._sender] = producer.config
+    _open[producer._sender] = partial(
+        _end_late, producer._sender, producer.config, producer._transactions
+    )
 
 
 _is_registered: list[bool] = []
@@ -235,16 +314,21 @@ _is_registered: list[bool] = []
 
 def _close_all() -> None:
     """The process ends: send what is left, and say what could not be."""
-    senders = list(_open.items())
-    for sender, _ in senders:
-        sender.close()
+    for sender in _open:
         sender.hurry()
-    for sender, config in senders:
-        try:
-            sender.wait(sender.hurry(), _patience_s(config))
-        finally:  # also after Ctrl-C
-            sender.stop()
-            _tell_what_is_lost(sender)
+    for end in list(_open.values()):
+        end()
+
+
+def _end_late(sender: Sender, config: ProducerConfig, transactions: "Transactions | None") -> None:
+    if transactions is not None:
+        transactions.close(_patience_s(config), is_told=True)
+    sender.close()
+    try:
+        sender.wait(sender.hurry(), _patience_s(config))
+    finally:  # also after Ctrl-C
+        sender.stop()
+        _tell_what_is_lost(sender)
 
 
 def _leave_to_parent() -> None:
@@ -252,6 +336,10 @@ def _leave_to_parent() -> None:
     for sender in _open:
         sender.leave_to_parent()
     _open.clear()
+
+
+def _nothing() -> None:
+    """Without transactions a record may be taken at any time."""
 
 
 def _tell_what_is_lost(sender: Sender) -> None:

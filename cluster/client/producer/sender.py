@@ -124,9 +124,13 @@ class Sender:
         self._changes = 0
         self.is_closed = self.is_forked = False
         self._is_stopped = False
-        self.identity = (
-            ProducerIdentity(self._new_producer_id(), 0) if (config.enable_idempotence) else NOBODY
-        )
+        self.identity = self._first_identity()
+        # Whether rows are taken in; a producer of transactions takes them within one alone.
+        self._is_open = config.transactional_id is None
+        self._transaction = 0  # counts them
+        # Told of each batch that is sent or fails, in the thread.
+        self.note_sent: Callable[[], None] = _nothing
+        self.note_failure: Callable[[BaseException], None] = _nothing
         self.times = Times(
             linger_s=config.linger_ms / 1000,
             delivery_timeout_s=config.delivery_timeout_ms / 1000,
@@ -189,7 +193,7 @@ class Sender:
                 sending = SendingPartition(self, topic, metadata.topic_id, number, limit)
                 state.batches.append(sending.rows)
             self._topics[topic] = state
-            if not self.is_closed:
+            if self._is_open and not self.is_closed:
                 self.accumulator.topics[topic] = state
         return state
 
@@ -347,6 +351,43 @@ class Sender:
         """Whether this runs in a callback, where nothing may wait for the producer."""
         return threading.current_thread() in (self.thread, self._ending_thread)
 
+    # -- transactions ------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take rows in, of another transaction."""
+        with self.lock.thread, self.lock.alone():
+            self._is_open = True
+            self._transaction += 1
+            if not self.is_closed:
+                self.accumulator.topics.update(self._topics)
+
+    def shut(self) -> None:
+        """Take none in, until it is opened again."""
+        with self.lock.thread, self.lock.alone():
+            self._is_open = False
+            self.accumulator.topics.clear()
+
+    def begin_transaction(self, identity: ProducerIdentity) -> None:
+        """What is sent from now on has this epoch. It is shut, and all before has ended."""
+        with self.lock.thread, self.lock.alone():
+            self.identity = identity
+            for state in self._topics.values():
+                for batch in state.batches:
+                    batch.owner.machine.begin_transaction(identity)
+
+    def give_up(self, error: BaseException) -> None:
+        """Have the thread fail what has not ended of this transaction. It is shut."""
+        self.events.put(partial(self._give_up, self._transaction, error))
+
+    def _give_up(self, transaction: int, error: BaseException) -> None:
+        if transaction == self._transaction:
+            self._retire_all(error)
+
+    def _retire_all(self, error: BaseException) -> None:
+        for state in [*self._topics.values(), *self._retired]:
+            for batch in state.batches:
+                self._tell(batch.owner, partial(batch.owner.machine.retire, error))
+
     # -- the end -----------------------------------------------------------------------------------
 
     def leave_to_parent(self) -> None:
@@ -380,9 +421,7 @@ class Sender:
         )
         self._ending_thread = threading.current_thread()
         try:
-            for state in [*self._topics.values(), *self._retired]:
-                for batch in state.batches:
-                    self._tell(batch.owner, partial(batch.owner.machine.retire, error))
+            self._retire_all(error)
         finally:
             self._ending_thread = None
 
@@ -483,7 +522,9 @@ class Sender:
             topic_id=sending.topic_id,
             partition=sending.number,
             records=records,
+            transactional_id=self._config.transactional_id,
         )
+        self.note_sent()
         deadline = batch.created_at + self.times.delivery_timeout_s
         left_s = max(deadline - self.clock(), 0.001)
         timeout_s = min(self._config.request_timeout_ms / 1000, left_s)
@@ -552,6 +593,7 @@ class Sender:
         if error is not None:
             with self.lock.thread, self.lock.alone():
                 self._failures.add(batch.delivery, outcome)
+            self.note_failure(error)
         self.accumulator.release(batch.charged_bytes)
         batch.delivery.end(outcome)
         if batch.delivery.has_told:
@@ -560,6 +602,13 @@ class Sender:
         self._has_changed()
 
     # -- producer ids ------------------------------------------------------------------------------
+
+    def _first_identity(self) -> ProducerIdentity:
+        if self._config.transactional_id is not None:
+            return ProducerIdentity(is_transactional=True)  # until init_transactions
+        if self._config.enable_idempotence:
+            return ProducerIdentity(self._new_producer_id(), 0)
+        return NOBODY
 
     def _new_producer_id(self) -> int:
         """Ask for one, for ``max.block.ms`` while the Controller is away. Raises NoProducerId."""
@@ -604,5 +653,5 @@ def _stick(topic: Any) -> None:
     topic.sticky = (topic.sticky + random.randrange(1, count_of)) % count_of
 
 
-def _nothing() -> None:
-    """An event that only wakes the thread."""
+def _nothing(*_: object) -> None:
+    """An event that only wakes the thread; and what nobody is told."""

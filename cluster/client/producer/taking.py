@@ -7,6 +7,7 @@ closed, full memory is waited for, and what cannot be sent at all is refused by 
 
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -40,6 +41,7 @@ class Taking:
     """How rows that are not plain get into a sender's accumulator."""
 
     sender: Sender  # set by its maker: each needs the other
+    check_transaction: Callable[[], None]  # raises where a record may not be taken now; likewise
 
     def __init__(self, config: ProducerConfig, connection: Connection) -> None:
         self._config, self._connection = config, connection
@@ -87,11 +89,23 @@ class Taking:
     # -- topics ------------------------------------------------------------------------------------
 
     def topic(self, name: str) -> Any:
-        """A topic's open batches. Raises UnknownTopicOrPartition, InvalidRequest once closed."""
+        """A topic's open batches. Raises UnknownTopicOrPartition, InvalidRequest once closed, and
+        outside of a transaction the errors of ``transactions/``."""
+        self.check_open()
+        self.check_transaction()
+        return self.sender.accumulator.topics.get(name) or self._look_up(name)
+
+    def partitions(self, name: str) -> int:
+        """How many a topic has; also outside of a transaction."""
+        self.check_open()
+        known = self.sender.accumulator.topics.get(name) or self._look_up(name)
+        return len(known.batches)
+
+    def check_open(self) -> None:
+        """Raises InvalidRequest once closed, ForkedProcess."""
         self.sender.check_not_forked()
         if self.sender.is_closed:
             raise InvalidRequest("producer", "closed", "cannot send; create a new producer")
-        return self.sender.accumulator.topics.get(name) or self._look_up(name)
 
     def _look_up(self, name: str) -> Any:
         """Ask for a topic, for ``max.block.ms`` while the Controller is away."""

@@ -43,8 +43,9 @@ _CORRELATION_BYTES: Final = 4
 _ONE: Final = 2  # a compact count of one
 _NONE: Final = 1
 
-# Transactional id, acks, timeout, one topic: its id, one partition: its index.
-_PRODUCE: Final = Struct(">BhiB16sBi")
+# Acks, timeout, one topic: its id, one partition: its index; behind the transactional id.
+_PRODUCE: Final = Struct(">hiB16sBi")
+_NO_TRANSACTION: Final = bytes(1)
 _PRODUCE_END: Final = bytes(3)  # no tags of the partition, the topic, the request
 _ALL: Final = -1
 _TIMEOUT_MS: Final = 30_000  # Kafka's default; raylog asks no replica, and the client has its own
@@ -88,7 +89,11 @@ def produce_request(request: ProduceRequest, correlation_id: int) -> tuple[Buffe
     """The frame's pieces: the batch itself is the second, and is not copied."""
     topic_id = id_uuid(request.topic_id).bytes
     size_bytes = len(request.records)
-    body = _PRODUCE.pack(0, _ALL, _TIMEOUT_MS, _ONE, topic_id, _ONE, request.partition)
+    body = _NO_TRANSACTION
+    if request.transactional_id is not None:
+        text = request.transactional_id.encode()
+        body = compact_size(len(text)) + text
+    body += _PRODUCE.pack(_ALL, _TIMEOUT_MS, _ONE, topic_id, _ONE, request.partition)
     body += compact_size(size_bytes)
     rest_bytes = len(body) + size_bytes + len(_PRODUCE_END)
     return _head(PRODUCE, correlation_id, rest_bytes) + body, request.records, _PRODUCE_END

@@ -20,7 +20,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
-from raylog.actors.errors import InvalidRequest
 from raylog.cluster.client.connection import GroupConnection
 from raylog.cluster.client.consumer.config import ConsumerConfig
 from raylog.cluster.client.consumer.group.machine import LEAVE_TIMEOUT_S
@@ -33,10 +32,9 @@ from raylog.cluster.client.consumer.group.messages import (
 )
 from raylog.cluster.client.consumer.group.offsets import Committed, GroupOffsets, Repeated
 from raylog.cluster.client.consumer.instructions import OffsetAndEpoch, Start, When
-from raylog.cluster.client.consumer.places import Places, partition_of, saved_offset, starts
+from raylog.cluster.client.consumer.places import Places, starts
 from raylog.cluster.client.consumer.topics import Topics
 from raylog.cluster.client.consumer.waiter import Waiter
-from raylog.storage.limits import MAX_LONG
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST
 from raylog.storage.records.record import ConsumerRecord
@@ -50,7 +48,7 @@ COMMIT_TIMEOUT_S: Final = 10.0
 Partitions = list[TopicPartition]
 Listener = Callable[[Any, Partitions], object]  # gets the Consumer, and the partitions
 Known = dict[TopicPartition, OffsetAndMetadata | None]
-# What a user says about places to commit: see ``offsets_of``.
+# What a user says about places to commit: see ``given.py``.
 Offsets = Iterable[ConsumerRecord] | ConsumerRecord | Mapping[Any, Any] | None
 
 
@@ -373,40 +371,3 @@ def committed_start(known: Known, partition: TopicPartition) -> Start | None:
     if committed is None:
         return None
     return OffsetAndEpoch(committed.offset, committed.leader_epoch)
-
-
-def offsets_of(given: Any) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What a user commits or stores: records, or places by partition. Raises InvalidRequest.
-
-    A record stands for the place behind it. A place is an offset, a pair of an offset and a leader
-    epoch, or an OffsetAndMetadata.
-    """
-    if isinstance(given, ConsumerRecord):
-        given = [given]
-    if isinstance(given, Mapping):
-        return {partition_of(key): _place(place) for key, place in given.items()}
-    return _behind(given)
-
-
-def _place(given: Any) -> OffsetAndMetadata:
-    if isinstance(given, OffsetAndMetadata):
-        saved_offset((given.offset, given.leader_epoch), "offsets")
-        if not isinstance(given.metadata, str):
-            raise InvalidRequest("offsets", given, "must have a str as its metadata")
-        return given
-    place = saved_offset(given, "offsets")
-    if isinstance(place, OffsetAndEpoch):
-        return OffsetAndMetadata(place.offset, "", place.leader_epoch)
-    return OffsetAndMetadata(place)
-
-
-def _behind(records: Iterable[Any]) -> dict[TopicPartition, OffsetAndMetadata]:
-    found: dict[TopicPartition, OffsetAndMetadata] = {}
-    for record in records:
-        if not isinstance(record, ConsumerRecord):
-            raise InvalidRequest("offsets", record, "must be records, or places by partition")
-        partition = TopicPartition(record.topic, record.partition)
-        behind = min(record.offset + 1, MAX_LONG)
-        if partition not in found or found[partition].offset < behind:
-            found[partition] = OffsetAndMetadata(behind)
-    return found

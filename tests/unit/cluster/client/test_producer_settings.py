@@ -25,8 +25,6 @@ NAMES = tuple(ProducerConfig.__dataclass_fields__)
         ("metadata.broker.list", r"raylog\.connect\(address\)"),
         ("retries", r"delivery\.timeout\.ms"),
         ("message.send.max.retries", r"delivery\.timeout\.ms"),
-        ("transactional.id", "no transactions yet"),
-        ("transaction.timeout.ms", "no transactions yet"),
         ("message.timeout.ms", r"delivery\.timeout\.ms"),
         ("queue.buffering.max.messages", r"buffer\.memory"),
         ("queue.buffering.max.ms", r"linger\.ms"),
@@ -62,7 +60,7 @@ def test_a_setting_of_kafkas_clients_is_refused_with_what_to_do_here(key: str, s
     [
         ("linger", r"did you mean linger\.ms\?"),
         ("retrie", "no such setting"),
-        ("transactional", "no such setting"),
+        ("transactional", r"did you mean transactional\.id\?"),
         ("sslx", "no such setting"),
     ],
 )
@@ -149,3 +147,15 @@ def test_the_command_takes_whatever_the_topic_takes(topic_bytes: int) -> None:
     assert config.max_request_size == min(max(1 << 20, topic_bytes), MOST_REQUEST_BYTES)
     assert config.buffer_memory >= config.max_request_size
     assert config.buffer_memory >= ProducerConfig().buffer_memory
+
+
+@pytest.mark.parametrize("name", ["", "x" * 32_768, 3])
+def test_a_transactional_id_is_a_str_that_a_record_can_hold(name: object) -> None:
+    with pytest.raises(InvalidConfig, match="1 to 32767 bytes"):
+        ProducerConfig.of({"transactional.id": name})
+    ProducerConfig.of({"transactional.id": "x" * 32_767})
+
+
+def test_transactions_need_idempotence() -> None:
+    with pytest.raises(InvalidConfig, match=r"enable\.idempotence"):
+        ProducerConfig.of({"transactional.id": "x", "enable.idempotence": False})

@@ -73,7 +73,8 @@ def test_every_setting_of_the_producer_can_be_given_or_says_why_not(name: str) -
     values = {"acks": "all", "compression_type": "lz4", "client_id": "x"}
     values["enable_idempotence"] = "true"
     given = {f"kafka.{name.replace('_', '.')}": values.get(name, "7")}
-    if name in ("key_serializer", "value_serializer", "partitioner"):
+    not_here = ("key_serializer", "value_serializer", "partitioner", "transactional_id")
+    if name in (*not_here, "transaction_timeout_ms"):
         with pytest.raises(InvalidSparkOption, match="not supported"):
             parse_sink(given)
         return
