@@ -215,7 +215,7 @@ def _known(number: int) -> int | None:
 def abort(
     context: typer.Context,
     transactional_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="A transactional id.")
+        str | None, typer.Argument(metavar="ID", help="A transactional id.")
     ] = None,
     topic: Topic = None,
     partition: Partition = None,

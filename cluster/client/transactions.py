@@ -315,7 +315,10 @@ class Transactions:
         return self._asker.of_partition(home, DESCRIBE_TRANSACTIONS, body, take)
 
     def _known(self, producer_ids: Iterable[int]) -> dict[tuple[int, TopicPartition], str]:
-        """The transactional ids that have these producers' transactions open, by partition."""
+        """The transactional ids that have these producers' transactions open, by partition.
+
+        Ids at rest have no partitions.
+        """
         wanted = sorted(producer_ids)
         if not wanted:
             return {}
@@ -334,7 +337,6 @@ class Transactions:
             (one.producer_id, partition): one.transactional_id
             for some in described
             for one in self._asker.result(some)
-            if one.is_open
             for partition in one.partitions
         }
 

@@ -265,6 +265,8 @@ def test_a_transaction_that_hangs_is_ended_and_readers_go_on(broker: Transaction
     ended = broker.transactions().abort("t", 1, 0)
     assert (ended.partition, ended.producer.producer_id, ended.producer.epoch) == (ONE, STRANGE, 4)
     assert broker.stable(ONE) == (2, 2)
+    (standing,) = broker.transactions().producers("t", 1)
+    assert (standing.coordinator_epoch, standing.transaction_start) == (0, -1)
     assert hanging(broker) == []
     assert broker.stable(ZERO) == (0, 1), "the other is as open as before"
 
@@ -370,6 +372,22 @@ def test_one_that_is_prepared_between_the_questions_is_not_touched_either(
     with pytest.raises(TransactionPrepared):
         broker.transactions().fence(ANN)
     assert ann.end() == 0
+
+
+def test_who_takes_the_id_between_the_questions_is_fenced_too(broker: TransactionBroker) -> None:
+    broker.producer(ANN).write(ZERO)
+    later = []
+
+    def take_over() -> None:
+        """What was open has been aborted; the next transaction is as open as it was."""
+        broker.deliver_markers()
+        later.append(broker.producer(ANN))
+        later[0].write(ONE)
+
+    broker.first["InitProducerId"] = lambda: broker.first.update(DescribeTransactions=take_over)
+    assert broker.transactions().fence(ANN).ended == "Abort"
+    assert later[0].end() == 90
+    assert (broker.stable(ZERO), broker.stable(ONE)) == ((2, 2), (2, 2))
 
 
 def test_partitions_that_take_no_markers_are_named(broker: TransactionBroker) -> None:
