@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     from raylog.cluster.client.producer import AsyncProducer, Producer
     from raylog.cluster.client.ray_connection import RayConnection
     from raylog.cluster.client.socket_connection import SocketConnection
+    from raylog.cluster.client.transactions import Transactions
     from raylog.cluster.health.facts import Finding
 
 logger = logging.getLogger(__name__)
@@ -555,6 +556,12 @@ class Broker:
         from raylog.cluster.client.groups import Groups
 
         return Groups(self.client_connection())
+
+    def transactions(self) -> "Transactions":
+        """Transactions: which are open, who writes in them, which hang; or ended."""
+        from raylog.cluster.client.transactions import Transactions
+
+        return Transactions(self.client_connection())
 
     def admin(self) -> "Admin":
         """Several topics or partitions a call, with futures and timeouts."""

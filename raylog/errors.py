@@ -19,9 +19,9 @@ are the errors of a disk or of one log's files.
 
 The classes are defined next to the code that raises them: ``raylog.storage.errors`` (log, disk,
 configuration), ``raylog.actors.errors`` (cluster, clients), ``raylog.actors.coordinators.errors``
-(groups), ``raylog.actors.plane.errors`` (Kafka's protocol), ``raylog.cluster.spark.errors``
-(Spark). This module only re-exports them. Classes whose module needs Arrow, YAML or the command
-line are imported on first use.
+(groups, transactions), ``raylog.actors.plane.errors`` (Kafka's protocol),
+``raylog.cluster.spark.errors`` (Spark). This module only re-exports them. Classes whose module
+needs Arrow, YAML or the command line are imported on first use.
 """
 
 from importlib import import_module
@@ -40,8 +40,14 @@ from raylog.actors.coordinators.errors import (
     InconsistentGroupProtocol,
     InvalidGroupId,
     InvalidSessionTimeout,
+    MarkerRefused,
+    NoOpenTransaction,
     OffsetMetadataTooLarge,
     RebalanceInProgress,
+    TransactionalIdNotFound,
+    TransactionEnding,
+    TransactionOpen,
+    TransactionPrepared,
     UnknownMember,
     UnstableOffsets,
 )
@@ -281,6 +287,7 @@ __all__ = [
     "LogShorterThanFlushed",
     "LogTruncation",
     "MalformedRequest",
+    "MarkerRefused",
     "MetadataInDoubt",
     "MetadataIncomplete",
     "MetadataMissing",
@@ -291,6 +298,7 @@ __all__ = [
     "NewerRecord",
     "NoLogDirs",
     "NoOffsetForPartition",
+    "NoOpenTransaction",
     "NoProducerId",
     "NoRoom",
     "NoRoomToSetAside",
@@ -349,7 +357,11 @@ __all__ = [
     "TransactionAbortable",
     "TransactionAborted",
     "TransactionCoordinatorFenced",
+    "TransactionEnding",
     "TransactionFailed",
+    "TransactionOpen",
+    "TransactionPrepared",
+    "TransactionalIdNotFound",
     "UndoFailed",
     "UndoInterrupted",
     "UnfinishedCompaction",

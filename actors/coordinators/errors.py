@@ -3,6 +3,7 @@
 from typing import Final
 
 from raylog.actors.coordinators.codes import (
+    CONCURRENT_TRANSACTIONS,
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
     FENCED_INSTANCE_ID,
@@ -13,10 +14,12 @@ from raylog.actors.coordinators.codes import (
     INCONSISTENT_GROUP_PROTOCOL,
     INVALID_GROUP_ID,
     INVALID_SESSION_TIMEOUT,
+    INVALID_TXN_STATE,
     NON_EMPTY_GROUP,
     NOT_COORDINATOR,
     OFFSET_METADATA_TOO_LARGE,
     REBALANCE_IN_PROGRESS,
+    TRANSACTIONAL_ID_NOT_FOUND,
     UNKNOWN_MEMBER_ID,
     UNSTABLE_OFFSET_COMMIT,
 )
@@ -203,6 +206,85 @@ class CommitFailed(RaylogError):
     )
 
 
+class TransactionalIdNotFound(RaylogError):
+    """No coordinator knows this transactional id."""
+
+    code, error_name = TRANSACTIONAL_ID_NOT_FOUND, "TRANSACTIONAL_ID_NOT_FOUND"
+    fields = ("transactional_id",)
+    transactional_id: str
+    template = (
+        "there is no transactional id {transactional_id!r}; `raylog txn list` names those that "
+        "there are"
+    )
+
+
+class TransactionEnding(RaylogError):
+    """A transaction is decided, and partitions do not have its markers yet."""
+
+    code, error_name = CONCURRENT_TRANSACTIONS, "CONCURRENT_TRANSACTIONS"
+    fields = ("transactional_id", "partitions")
+    transactional_id: str
+    partitions: str
+    template = (
+        "the transaction of {transactional_id!r} is being ended, and these partitions do not have "
+        "its markers yet: {partitions}; ask again. Where it lasts, `raylog health` says what is "
+        "wrong with them"
+    )
+
+
+class TransactionPrepared(RaylogError):
+    """A transaction is prepared: all of it is written, and somebody else decides. (raylog's own)"""
+
+    code, error_name = INVALID_TXN_STATE, "INVALID_TXN_STATE"
+    fields = ("transactional_id",)
+    transactional_id: str
+    template = (
+        "the transaction of {transactional_id!r} is prepared, so that only its decision ends it; "
+        "have whoever prepared it commit or abort it"
+    )
+
+
+class TransactionOpen(RaylogError):
+    """A transaction does not hang: its coordinator knows that it is open."""
+
+    code, error_name = INVALID_TXN_STATE, "INVALID_TXN_STATE"
+    fields = ("partition", "transactional_id")
+    partition: str
+    transactional_id: str
+    template = (
+        "{partition}: this is the open transaction of transactional id {transactional_id!r}, and "
+        "its coordinator knows it; `raylog txn abort {quoted_transactional_id}` aborts it in all "
+        "its partitions"
+    )
+
+
+class NoOpenTransaction(RaylogError):
+    """No open transaction of a partition begins at an offset."""
+
+    code, error_name = INVALID_TXN_STATE, "INVALID_TXN_STATE"
+    fields = ("partition", "start_offset")
+    partition: str
+    start_offset: int
+    template = (
+        "{partition}: no open transaction begins at offset {start_offset}; `raylog txn producers` "
+        "shows where those that are open begin"
+    )
+
+
+class MarkerRefused(RaylogError):
+    """A partition refuses the marker that would end a transaction. Nothing was written."""
+
+    fields = ("partition", "producer_id", "refused_code")
+    partition: str
+    producer_id: int
+    refused_code: int
+    template = (
+        "{partition} refused the marker that ends the transaction of producer {producer_id}, with "
+        "error code {refused_code} of Kafka's protocol; `raylog txn producers` shows what has "
+        "changed there"
+    )
+
+
 _BY_CODE: Final = {
     kind.code: kind
     for kind in (
@@ -230,3 +312,13 @@ def group_error(group: str, code: int) -> RaylogError:
     if code in _BY_CODE:
         return _BY_CODE[code](group)
     return CoordinatorRefused(f"group {group}", code)
+
+
+def transaction_error(transactional_id: str, code: int) -> RaylogError:
+    """The error of a code that a coordinator answered about a transactional id."""
+    key = f"transactional id {transactional_id}"
+    if code in NOT_SERVED:
+        return CoordinatorNotAvailable(key, NOT_SERVED[code])
+    if code == TRANSACTIONAL_ID_NOT_FOUND:
+        return TransactionalIdNotFound(transactional_id)
+    return CoordinatorRefused(key, code)

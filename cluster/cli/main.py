@@ -24,6 +24,7 @@ from raylog.cluster.cli import (
     produce,
     status,
     topics,
+    transactions,
     upgrade,
     upkeep,
     users,
@@ -51,6 +52,7 @@ app.add_typer(disks.dirs_app, name="log-dirs")
 app.add_typer(nodes.app, name="node")
 app.add_typer(upgrade.app, name="upgrade")
 app.add_typer(groups.app, name="group")
+app.add_typer(transactions.app, name="txn")
 app.add_typer(users.app, name="user")
 app.add_typer(configs.app, name="config")
 app.add_typer(metadata.app, name="metadata")

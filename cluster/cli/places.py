@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 import typer
 
+from raylog.cluster.cli.durations import UNIT, UNITS_MS
 from raylog.cluster.client.times import milliseconds
 from raylog.storage.limits import MAX_LONG
 
@@ -27,16 +28,7 @@ _WORDS: Final = {
     "latest": "latest",
     "end": "latest",
 }
-_UNITS_MS: Final = {
-    "ms": 1,
-    "s": 1000,
-    "m": 60_000,
-    "min": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-    "w": 604_800_000,
-}
-_AGO: Final = re.compile(r"-(\d+)(ms|s|m|min|h|d|w)", re.ASCII)
+_AGO: Final = re.compile(rf"-(\d+)({UNIT})", re.ASCII)
 
 
 class Offset(NamedTuple):
@@ -76,7 +68,7 @@ def time_of(text: str, now: Callable[[], int] = now_ms) -> int | None:
     """Milliseconds since the epoch; None if this is no time since 1970."""
     ago = _AGO.fullmatch(text)
     if ago is not None:
-        return max(now() - int(ago[1]) * _UNITS_MS[ago[2]], 0)
+        return max(now() - int(ago[1]) * UNITS_MS[ago[2]], 0)
     if text.startswith("@"):
         digits = text[1:]
         is_number = digits.isascii() and digits.isdigit() and int(digits) <= MAX_LONG

@@ -34,15 +34,10 @@ from raylog.actors.plane.apis.groups import (
     OFFSET_DELETE,
     OFFSET_FETCH,
 )
-from raylog.cluster.client.connection import (
-    READ_UNCOMMITTED,
-    ApiRequest,
-    GroupConnection,
-    TopicMetadata,
-)
+from raylog.cluster.client.asker import REQUEST_TIMEOUT_S, TIMEOUT_S, Asker
+from raylog.cluster.client.connection import READ_UNCOMMITTED, GroupConnection
 from raylog.cluster.client.consumer.group.bodies import commit_body, fetch_body, offsets_by_topic
 from raylog.cluster.client.consumer.group.messages import GroupMetadata, OffsetAndMetadata
-from raylog.cluster.client.consumer.group.offsets import Repeated
 from raylog.cluster.client.consumer.places import offset_of, partition_of, timestamp_of
 from raylog.cluster.client.consumer.waiter import Waiter
 from raylog.cluster.client.coordinator import GROUP, Coordinator
@@ -55,9 +50,6 @@ from raylog.storage.schemas.types import Value
 
 T = TypeVar("T")
 
-TIMEOUT_S: Final = 60.0
-_REQUEST_TIMEOUT_S: Final = 10.0
-_BACKOFF_S: Final = 0.1
 _CONSUMERS: Final = "consumer"  # the type of protocol whose assignments can be read
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
@@ -118,8 +110,8 @@ class Groups:
         timeout_s: float = TIMEOUT_S,
         waiter: Waiter | None = None,
     ) -> None:
-        self._connection, self._timeout_s = connection, timeout_s
-        self._waiter = waiter or Waiter()
+        self._connection = connection
+        self._asker = Asker(connection, timeout_s=timeout_s, waiter=waiter)
         self._coordinators: dict[str, Coordinator] = {}
         # Topics by whose processes the topic of the groups is made, if something is committed.
         self._through: list[str] = []
@@ -129,18 +121,13 @@ class Groups:
     def list_groups(self) -> list[ListedGroup]:
         """All groups, by name."""
         try:
-            known = self._metadata(CONSUMER_OFFSETS)
+            known = self._asker.metadata(CONSUMER_OFFSETS)
         except UnknownTopicOrPartition:
             return []  # no group has ever been
         body: Value = {"statesFilter": [], "typesFilter": []}
-        asked = [
-            self._repeated(
-                "the groups",
-                partial(self._ask_place, known, number, LIST_GROUPS, body, _listed),
-            )
-            for number in range(len(known.partitions))
-        ]
-        return sorted(group for one in asked for group in self._result(one))
+        homes = [TopicPartition(CONSUMER_OFFSETS, each.partition) for each in known.partitions]
+        asked = [self._asker.of_partition(home, LIST_GROUPS, body, _listed) for home in homes]
+        return sorted(group for one in asked for group in self._asker.result(one))
 
     def describe(self, group: str) -> DescribedGroup:
         """A group and its members. Raises GroupNotFound."""
@@ -193,7 +180,8 @@ class Groups:
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         """Those of a topic. Raises UnknownTopicOrPartition."""
-        return [TopicPartition(topic, each.partition) for each in self._metadata(topic).partitions]
+        known = self._asker.metadata(topic)
+        return [TopicPartition(topic, each.partition) for each in known.partitions]
 
     # -- changes -----------------------------------------------------------------------------------
 
@@ -337,13 +325,13 @@ class Groups:
     ) -> dict[TopicPartition, int]:
         """The offsets of a time, of those partitions that are there."""
         asked = {
-            each: self._repeated(f"the offsets of {each}", partial(self._edge, each, when))
+            each: self._asker.repeated(f"the offsets of {each}", partial(self._edge, each, when))
             for each in partitions
         }
         found = {}
         for each in partitions:
             try:
-                found[each] = self._result(asked[each])
+                found[each] = self._asker.result(asked[each])
             except UnknownTopicOrPartition:
                 if must_be_there:
                     raise
@@ -354,31 +342,14 @@ class Groups:
             self._connection,
             {partition: when},
             isolation=READ_UNCOMMITTED,
-            timeout_s=_REQUEST_TIMEOUT_S,
+            timeout_s=REQUEST_TIMEOUT_S,
         )
         return taken(asked[partition], lambda answer: answer.offset)
-
-    def _metadata(self, topic: str) -> TopicMetadata:
-        def ask() -> "Future[TopicMetadata]":
-            return self._connection.metadata(topic, timeout_s=_REQUEST_TIMEOUT_S)
-
-        return self._result(self._repeated(f"the metadata of {topic}", ask))
-
-    def _ask_place(
-        self,
-        known: TopicMetadata,
-        number: int,
-        api: Api,
-        body: Value,
-        take: Callable[[Value], T],
-    ) -> "Future[T]":
-        request = ApiRequest(known.topic, known.topic_id, number, api, body)
-        return taken(self._connection.ask(request, timeout_s=_REQUEST_TIMEOUT_S), take)
 
     def _of_group(self, group: str, api: Api, body: Value, take: Callable[[Value], T]) -> T:
         """What its coordinator answers. Raises GroupNotFound where there has never been a group."""
         try:
-            self._metadata(CONSUMER_OFFSETS)
+            self._asker.metadata(CONSUMER_OFFSETS)
         except UnknownTopicOrPartition:
             if not self._through:
                 raise GroupNotFound(group) from None
@@ -398,28 +369,12 @@ class Groups:
 
         def ask() -> "Future[T]":
             return taken(
-                coordinator.ask(api, body, timeout_s=_REQUEST_TIMEOUT_S), take_or_look_again
+                coordinator.ask(api, body, timeout_s=REQUEST_TIMEOUT_S), take_or_look_again
             )
 
         is_read = api in (DESCRIBE_GROUPS, OFFSET_FETCH)
-        return self._result(self._repeated(f"{api.name} of group {group}", ask, is_read=is_read))
-
-    def _repeated(
-        self, what: str, ask: "Callable[[], Future[T]]", *, is_read: bool = True
-    ) -> Repeated[T]:
-        return Repeated(
-            what,
-            ask,
-            self._waiter,
-            timeout_s=self._timeout_s,
-            backoff_s=_BACKOFF_S,
-            is_read=is_read,
-        )
-
-    def _result(self, asked: Repeated[T]) -> T:
-        while not asked.has_ended():
-            self._waiter.wait(max(asked.wakes_at() - self._waiter.now(), 0))
-        return asked.result()
+        what = f"{api.name} of group {group}"
+        return self._asker.result(self._asker.repeated(what, ask, is_read=is_read))
 
 
 def _check(group: str, code: int) -> None:
