@@ -12,6 +12,7 @@ class Assigned:
 
     __slots__ = (
         "asked",
+        "began_at",
         "chunks",
         "end",
         "error",
@@ -53,6 +54,7 @@ class Assigned:
         self.retry_at, self.failures = 0.0, 0
         self.failing_since: float | None = None
         self.go_to(start)
+        self.began_at = self.position  # where its start, or the last seek, has put it
 
     def go_to(self, place: Start | None, fetched_epoch: int = NO_EPOCH) -> None:
         """Forget what was fetched, and go on at ``place``.

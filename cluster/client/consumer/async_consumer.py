@@ -348,6 +348,10 @@ class AsyncConsumer:
         with self._exclusive():
             self._started.seek_to_end(*partitions)
 
+    async def seek_to_committed(self, *partitions: Partition) -> None:
+        """As ``Consumer.seek_to_committed``."""
+        await self._call(self._started.seek_to_committed, *partitions)
+
     def seek_to_time(self, timestamp: int | datetime) -> None:
         """As ``Consumer.seek_to_time``."""
         with self._exclusive():

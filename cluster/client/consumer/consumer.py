@@ -357,6 +357,27 @@ class Consumer:
         self._seek_all((), When(timestamp_of(timestamp, "timestamp")))
 
     @_exclusive
+    def seek_to_committed(self, *partitions: Partition) -> None:
+        """Go on where the group stands in these partitions, or in all: what was read since then
+        is read again, as after a transaction that was aborted.
+
+        Where it has committed nothing: where this consumer began, or was sent by a seek. Raises
+        RequestTimedOut after ``default.api.timeout.ms``.
+        """
+        group = self._of_group("seek_to_committed")
+        chosen = [self._of(each).partition for each in partitions] or self.assignment
+        known = self._committed(group, chosen) if chosen else {}
+        group.forget_stored(chosen)
+        self._iteration.set_aside()
+        for partition in chosen:
+            each = self._machine.assigned.get(partition)
+            if each is None:  # it was taken away meanwhile
+                continue
+            place = committed_start(known, partition) or each.began_at
+            if place is not None:  # else nothing of it was read
+                self._machine.seek(partition, place)
+
+    @_exclusive
     def _seek_all(self, partitions: Collection[Partition], place: When) -> None:
         chosen = [self._of(each).partition for each in partitions] or self.assignment
         self._iteration.set_aside()

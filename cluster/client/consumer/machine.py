@@ -168,6 +168,7 @@ class Machine:
         each = self.assigned[partition]
         self._requests.pop(each.asked, None)
         each.go_to(place)
+        each.began_at = each.position
         each.retry_at, each.failures, each.failing_since = 0.0, 0, None
         self._changed(each)
 
@@ -402,6 +403,8 @@ class Machine:
             each.seeking, each.fetched_epoch, each.fetch_at = None, epoch, place
             if not each.chunks:
                 each.position = place
+                if each.began_at is None:
+                    each.began_at = place
         self._changed(each)
 
     def failed(self, number: int, error: Exception, now: float) -> None:

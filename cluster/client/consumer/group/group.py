@@ -283,6 +283,11 @@ class Group:
         """These are to be committed, with the next commit."""
         self._stored |= offsets
 
+    def forget_stored(self, partitions: Collection[TopicPartition]) -> None:
+        """What was read of these is read again."""
+        for each in partitions:
+            self._stored.pop(each, None)
+
     def to_commit(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """What a commit without offsets commits."""
         if self._config.enable_auto_offset_store:

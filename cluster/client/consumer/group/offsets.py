@@ -64,6 +64,10 @@ class GroupOffsets:
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> "Future[Committed]":
         """Send a commit, once. The future fails with what the coordinator says."""
         who, wanted = self._member.metadata, dict(offsets)
+        if not wanted:
+            nothing: Future[Committed] = Future()
+            nothing.set_result({})
+            return nothing
         if self._member.is_subscribed and who.generation == NO_GENERATION:
             refused: Future[Committed] = Future()
             refused.set_exception(CommitFailed(self._group, "this consumer is no member of it now"))

@@ -132,6 +132,45 @@ def test_a_with_block_that_ends_by_an_error_commits_nothing(broker: GroupBroker)
     assert [record.offset for record in settle(again)] == list(range(10))
 
 
+@pytest.mark.parametrize("from_", ["earliest", "latest"])
+def test_what_was_read_since_the_last_commit_is_read_again(broker: GroupBroker, from_: str) -> None:
+    append(broker, 0, 10)
+    consumer = broker.member("t", from_=from_, enable_auto_commit=False)
+    first = 0 if from_ == "earliest" else 10
+    settle(consumer)
+    append(broker, 0, 10)
+    append(broker, 1, 5)
+    settle(consumer)
+    consumer.seek_to_committed()
+    again = settle(consumer)
+    assert sorted(values(again)) == [(0, at) for at in range(first, 20)] + [
+        (1, at) for at in range(5)
+    ]
+    consumer.commit({("t", 0): 15})
+    consumer.seek_to_committed(("t", 0))
+    assert values(settle(consumer)) == [(0, at) for at in range(15, 20)]
+    consumer.seek("t", 1, 3)
+    settle(consumer)
+    consumer.seek_to_committed(("t", 1))
+    assert values(settle(consumer)) == [(1, 3), (1, 4)]
+
+
+def test_what_is_stored_is_forgotten_by_who_reads_it_again(broker: GroupBroker) -> None:
+    append(broker, 0, 10)
+    consumer = broker.member("t", from_="earliest", enable_auto_offset_store=False)
+    consumer.store_offsets(settle(consumer))
+    consumer.seek_to_committed()
+    assert consumer.commit() == {}
+    assert len(settle(consumer)) == 10
+
+
+def test_who_has_nothing_to_commit_need_not_be_a_member(broker: GroupBroker) -> None:
+    consumer = broker.member("t")
+    assert consumer.commit() == {}
+    assert consumer.commit_async().result(0) == {}
+    assert not broker.asked
+
+
 def test_a_commit_covers_what_was_handed_out_or_yielded(broker: GroupBroker) -> None:
     append(broker, 0, 10)
     consumer = broker.member("t", from_="earliest", enable_auto_commit=False)
@@ -552,7 +591,8 @@ def test_a_group_has_no_end_and_assigns_its_partitions_itself(broker: GroupBroke
 
 def test_what_needs_a_group_says_so(broker: GroupBroker) -> None:
     alone = broker.consumer("t")
-    for call in (alone.commit, alone.committed, alone.commit_async, alone.group_metadata):
+    calls = (alone.commit, alone.committed, alone.commit_async, alone.group_metadata)
+    for call in (*calls, alone.seek_to_committed):
         with pytest.raises(InvalidRequest, match=r"group\.id"):
             call()
     with pytest.raises(InvalidRequest, match=r"group\.id"):
