@@ -23,6 +23,7 @@ NAMES = (
     "cluster",
     "control",
     "groups",
+    "transactions",
     "broker",
     "plane",
     "durable",
