@@ -26,7 +26,7 @@ offset, and at most up to the highest offset that was asked for.
 
 More rules: ``timing.py`` (real-time order, stale ends), ``bounding.py`` (where logs begin and end),
 ``operating.py`` (topics, their settings, producer ids), ``obeying.py`` (nodes that were stopped,
-started and drained by command).
+started and drained by command), ``transaction_rules.py`` (all of a transaction, or nothing).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -41,6 +41,7 @@ from tests.soak.history import FAIL, NO_KEY, Op, Partition, TopicChange
 from tests.soak.obeying import misplaced, unstarted, unstopped
 from tests.soak.operating import is_done, outdated, reissued, topics, undone
 from tests.soak.timing import stale, untimely
+from tests.soak.transaction_rules import dirty, hanging, torn
 
 
 def check(ops: Iterable[Op]) -> list[Finding]:
@@ -213,9 +214,13 @@ RULES_OF_ALL: tuple[Callable[[History], Iterator[Finding]], ...] = (
     unstopped,
     unstarted,
     outdated,
+    torn,
+    dirty,
+    hanging,
 )
 KINDS = (
     *(rule.__name__ for rule in RULES),
     *("phantom", "foreign", "unanswered", "vanished", "undead", "undone", "reissued"),
     *("misplaced", "unstopped", "unstarted", "outdated"),
+    *("torn", "dirty", "hanging"),
 )

@@ -26,6 +26,7 @@ from tests.soak.history import (
     Alive,
     Batches,
     Bounds,
+    CommittedRead,
     DeleteRecords,
     Ended,
     EndOffset,
@@ -42,6 +43,7 @@ from tests.soak.history import (
     OfGroup,
     OfNode,
     OfPartition,
+    OfTransactions,
     Op,
     Ownership,
     Partition,
@@ -51,8 +53,11 @@ from tests.soak.history import (
     Send,
     Setting,
     SettingAtEnd,
+    StableAtEnd,
     Surprise,
     TopicChange,
+    Transaction,
+    TransactionAtEnd,
     ints,
 )
 
@@ -263,6 +268,10 @@ class History:
     metadata_at_end: list[MetadataAtEnd] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     surprises: list[Surprise] = field(default_factory=list)
+    transactions: dict[int, Transaction] = field(default_factory=dict)  # by number
+    committed_reads: list[CommittedRead] = field(default_factory=list)
+    stable_at_end: list[StableAtEnd] = field(default_factory=list)
+    transaction_at_end: int = 0
 
     @cached_property
     def sent(self) -> tuple[Ints, list[Partition], Ints, Ints]:
@@ -359,12 +368,26 @@ def _take_of_cluster(history: History, op: OfCluster) -> None:
             history.producer_ids.append(op)
         case Restore():
             history.restores.append(op)
+        case Transaction() | CommittedRead() | StableAtEnd() | TransactionAtEnd():
+            _take_of_transactions(history, op)
         case NodeOrder() | LogDir() | NodeAtEnd() | MetadataAtEnd():
             _take_of_node(history, op)
         case Fault():
             history.faults.append(op)
         case Surprise():
             history.surprises.append(op)
+
+
+def _take_of_transactions(history: History, op: OfTransactions) -> None:
+    match op:
+        case Transaction():
+            history.transactions[op.number] = op
+        case CommittedRead():
+            history.committed_reads.append(op)
+        case StableAtEnd():
+            history.stable_at_end.append(op)
+        case TransactionAtEnd():
+            history.transaction_at_end = op.number
 
 
 def _take_of_node(history: History, op: OfNode) -> None:

@@ -27,6 +27,7 @@ Ints = npt.NDArray[np.int64]
 OK, FAIL, INFO = "ok", "fail", "info"  # done; definitely not done; nobody knows
 NEVER = 2**63 - 1
 NO_KEY = -1
+OPEN, COMMIT, ABORT = "open", "commit", "abort"
 GAINED, GIVEN_UP, LOST = "gained", "given up", "lost"
 # What may happen to a topic's records.
 KEEP, DELETE, COMPACT, BOTH = "keep", "delete", "compact", "compact,delete"
@@ -261,6 +262,41 @@ class GroupAtEnd(NamedTuple):
     offset: int
 
 
+class Transaction(NamedTuple):
+    """What the writer of transactions has decided of one so far; the last word about it counts.
+
+    ``number``: rises, also from a writer to the next one. ``values``: all that was sent in it.
+    """
+
+    number: int
+    decision: str  # OPEN, COMMIT or ABORT
+    outcome: str
+    values: Ints
+    at: int
+
+
+class CommittedRead(NamedTuple):
+    """What a reader of committed records got; ``is_final``: of who has read all in the end."""
+
+    partition: Partition
+    values: Ints
+    is_final: bool = False
+
+
+class StableAtEnd(NamedTuple):
+    """How far readers of committed records see when all is over, and where the log ends."""
+
+    partition: Partition
+    last_stable_offset: int
+    log_end_offset: int
+
+
+class TransactionAtEnd(NamedTuple):
+    """The last transaction whose offsets count when all is over: each commits its own number."""
+
+    number: int
+
+
 OfGroup = GroupRead | GroupCommit | Ownership | GroupAtEnd
 OfPartition = Send | Poll | Ended | Bounds | EndOffset | DeleteRecords | Batches | OfGroup
 
@@ -277,9 +313,19 @@ class MetadataAtEnd(NamedTuple):
     digest: str
 
 
+OfTransactions = Transaction | CommittedRead | StableAtEnd | TransactionAtEnd
 OfNode = NodeOrder | LogDir | NodeAtEnd | MetadataAtEnd
 OfCluster = (
-    TopicChange | Alive | Setting | SettingAtEnd | ProducerId | Restore | OfNode | Fault | Surprise
+    TopicChange
+    | Alive
+    | Setting
+    | SettingAtEnd
+    | ProducerId
+    | Restore
+    | OfNode
+    | OfTransactions
+    | Fault
+    | Surprise
 )
 Op = OfPartition | OfCluster
 KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Op)}

@@ -13,6 +13,9 @@ BROKER = {
     "log.cleaner.backoff.ms": 1000,
     "log.cleaner.dedupe.buffer.size": 4 << 20,
 }
+# Of the transactions alone, which no other worker reads or writes.
+TRANSFERS = "transfers"
+TRANSFER_PARTITIONS = 4
 FOR_EVER = {"retention.ms": -1}
 
 

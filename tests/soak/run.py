@@ -28,6 +28,7 @@ from raylog.storage.names import INTERNAL_TOPICS
 from raylog.storage.state.properties import PARTITION_METADATA
 from raylog.storage.tools.verify import verify_folder
 from tests.harness.nodes import HEAD, Nodes, private_bytes, send_signal
+from tests.soak import transacting
 from tests.soak.administering import settings_of, tell_created
 from tests.soak.batches import batches
 from tests.soak.changing import change_last
@@ -55,9 +56,9 @@ from tests.soak.node_orders import NodeOrders
 from tests.soak.obeying import RECOVERY_S
 from tests.soak.old_metadata import OldMetadata, have_all
 from tests.soak.outage import Outage
-from tests.soak.plan import BROKER, TOPICS, Stable
+from tests.soak.plan import BROKER, TOPICS, TRANSFERS, Stable
 from tests.soak.schedule import Planned
-from tests.soak.workers import READER, READING, ROLES, SENDING, Workers
+from tests.soak.workers import PACED, READER, READING, ROLES, SENDING, Workers
 
 NAMESPACE = "soak"
 ON_ITS_WAY_S = 3.0
@@ -136,6 +137,7 @@ class _Run:
         self._me = Worker(broker, self._folder, READER, self._seed)
         self._tell_log_dirs(broker)
         self._topics = self._create_topics(broker)
+        transacting.prepare(broker)
         orders_history = Writer(self._folder / "orders.history")
         with (
             Workers(self._folder, self._told) as workers,
@@ -165,6 +167,7 @@ class _Run:
         broker = self._me.broker
         self._read_all(broker)
         self._tell_group(broker)
+        self._me.patiently(lambda: transacting.tell_all(self._me))
         self._tell_nodes(broker)
         if not broker.stop():
             self._problems.append("the broker did not stop in order")
@@ -229,7 +232,7 @@ class _Run:
             "namespace": NAMESPACE,
             "seed": self._seed,
             "topics": self._topics,
-            "records_a_second": self._rate / sum(role in SENDING for role in ROLES),
+            "records_a_second": self._rate / sum(role in PACED for role in ROLES),
         }
 
     # -- the middle --------------------------------------------------------------------------------
@@ -334,8 +337,8 @@ class _Run:
     def _read_all(self, broker: Broker) -> None:
         me = self._me
         for topic in me.patiently(broker.list_topics):
-            if topic in INTERNAL_TOPICS:
-                continue  # its records are no worker's
+            if topic in (*INTERNAL_TOPICS, TRANSFERS):
+                continue  # their records are in no history of a partition
             described = me.patiently(lambda topic=topic: broker.describe_topic(topic))  # type: ignore[misc]
             me.writer.write(Alive(topic, described.topic_id, len(described.partitions)))
             for setting in settings_of(described):

@@ -9,7 +9,7 @@ from pathlib import Path
 import ray
 
 import raylog
-from tests.soak import grouping, kafka_consuming, kafka_producing
+from tests.soak import grouping, kafka_consuming, kafka_producing, transacting
 from tests.soak.changing import change
 from tests.soak.clients import Worker
 from tests.soak.consuming import consume
@@ -30,6 +30,8 @@ def main() -> int:
             consume(worker, topics)
         elif role == "group":
             grouping.consume(worker, topics)
+        elif role == "transact":
+            transacting.transact(worker)
         elif role == "kafka-produce":
             kafka_producing.produce(worker, topics, run["records_a_second"])
         elif role == "kafka-consume":

@@ -14,9 +14,11 @@ ROLES = (
     *("produce", "produce", "kafka-produce"),
     *("consume", "consume", "kafka-consume"),
     *("group", "group"),
-    "change",
+    *("transact", "change"),
 )
-SENDING, READING = ("produce", "kafka-produce"), ("consume", "kafka-consume", "group")
+SENDING, READING = ("produce", "kafka-produce", "transact"), ("consume", "kafka-consume", "group")
+# Those whose rate a run sets.
+PACED = ("produce", "kafka-produce")
 # The last reads' number; it is below those of all workers.
 READER = 0
 # One that makes topics is killed only with all of Ray: then the next one begins without its topics.

@@ -33,7 +33,13 @@ from tests.soak.history import (
     ints,
     read,
 )
-from tests.unit.soak import test_group_rules, test_obeying, test_operating, test_timing
+from tests.unit.soak import (
+    test_group_rules,
+    test_obeying,
+    test_operating,
+    test_timing,
+    test_transaction_rules,
+)
 from tests.unit.soak.histories import (
     ALL,
     END,
@@ -105,7 +111,10 @@ PLANTED: dict[str, list[list[Op]]] = {
 
 
 def test_every_finding_has_a_planted_fault() -> None:
-    others = (test_timing, test_operating, test_obeying, test_group_rules)
+    others = (
+        *(test_timing, test_operating, test_obeying, test_group_rules),
+        test_transaction_rules,
+    )
     planted = {kind for module in others for kind in module.PLANTED}
     assert {*PLANTED, *planted} == set(KINDS)
 
