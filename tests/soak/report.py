@@ -11,7 +11,7 @@ from rich.table import Table
 from tests.soak.checker import KINDS, check_history
 from tests.soak.facts import OUTCOMES, History, gather
 from tests.soak.findings import Finding
-from tests.soak.history import INFO, NEVER, OK, read
+from tests.soak.history import ABORT, COMMIT, INFO, NEVER, OK, read
 from tests.soak.obeying import silences
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def report(folder: Path, outcome: "Outcome | None") -> int:
     console.print(_administration(history))
     console.print(_faults(history, outcome))
     console.print(_findings(Counter(dict.fromkeys(KINDS, 0)), findings))
-    for line in (*_longest(history), *_starts(history)):
+    for line in (_transactions(history), *_longest(history), *_starts(history)):
         console.print(line)
     if outcome:
         peaks = ", ".join(
@@ -120,6 +120,15 @@ def _findings(counts: Counter[str], findings: list[Finding]) -> Table:
     for kind, count in counts.items():
         table.add_row(kind, str(count))
     return table
+
+
+def _transactions(history: History) -> str:
+    ended = Counter((one.decision, one.outcome) for one in history.transactions.values())
+    open_count = ended.total() - ended[COMMIT, OK] - ended[ABORT, OK]
+    return (
+        f"transactions: {ended[COMMIT, OK]} committed, {ended[ABORT, OK]} aborted, {open_count} "
+        "whose writer was killed, or fenced"
+    )
 
 
 def _longest(history: History) -> Iterator[str]:
