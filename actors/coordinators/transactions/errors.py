@@ -16,7 +16,7 @@ class ProducerFenced(RaylogError):
     transactional_id: str
     why: str
     template = (
-        "transactional.id={transactional_id}: {why}. Its transaction is not committed, and this "
+        "transactional.id={transactional_id}: {why}. What was not committed is aborted, and this "
         "producer can only be closed. A new one goes on after the last commit, and fences others"
     )
 
