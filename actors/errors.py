@@ -519,6 +519,23 @@ class NoOffsetForPartition(RaylogError):
     )
 
 
+class RangeUndecided(RaylogError):
+    """A range of committed records reaches into a transaction that has not ended in time."""
+
+    code, error_name = 7, "REQUEST_TIMED_OUT"
+    fields = ("partition", "start", "end", "timeout_ms")
+    partition: str
+    start: int
+    end: int
+    timeout_ms: int
+    template = (
+        "{partition}: no committed record of the offsets [{start}, {end}) came within "
+        "{timeout_ms} ms: a transaction is open there. Find it with `raylog txn list --state "
+        "Ongoing` and `raylog txn find-hanging`, and end it; or read up to latest, which is the "
+        "last stable offset"
+    )
+
+
 class BrokerNotFound(RaylogError):
     """No broker runs in this namespace of the Ray cluster."""
 

@@ -69,6 +69,7 @@ from raylog.cluster.client.commands import (
     once,
     shall_be,
 )
+from raylog.cluster.client.connection import READ_COMMITTED, READ_UNCOMMITTED
 from raylog.cluster.config_file import different, read_config_file
 from raylog.cluster.controller.config_changes import AppliedConfig
 from raylog.cluster.controller.describe import (
@@ -89,6 +90,7 @@ from raylog.cluster.meant_log_dir import meant_log_dir
 from raylog.cluster.running import Running, running_parts
 from raylog.storage.errors import LogClosed, RaylogError
 from raylog.storage.names import TopicPartition
+from raylog.storage.readable import COMMITTED, HIGH_WATERMARK, Isolation
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -432,14 +434,19 @@ class Broker:
         """Look a partition up afresh next time: its actor did not answer."""
         self._log_actors.pop(TopicPartition(topic, partition), None)
 
-    def list_offsets(self, wanted: Mapping[PartitionKey, int]) -> dict[PartitionKey, int | None]:
+    def list_offsets(
+        self, wanted: Mapping[PartitionKey, int], *, isolation: int = READ_UNCOMMITTED
+    ) -> dict[PartitionKey, int | None]:
         """The offset at a time, for many partitions at once.
 
         ``wanted``: (topic, partition) -> -1 for the log end offset, -2 for the log start offset,
         else ms since the epoch for the first record at or after it (None if there is none).
+        ``isolation``: Kafka's; with 1 (read committed) the end is the last stable offset, and there
+        is no record at or behind it.
         """
+        seen: Isolation = COMMITTED if isolation == READ_COMMITTED else HIGH_WATERMARK
         places = self.ask(
-            wanted, lambda key, log_actor: log_actor.offset_for_timestamp(wanted[key])
+            wanted, lambda key, log_actor: log_actor.offset_for_timestamp(wanted[key], seen)
         )
         return {key: None if place is None else place.offset for key, place in places.items()}
 

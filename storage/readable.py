@@ -41,6 +41,7 @@ EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 # How far a read may see: Kafka's FetchIsolation. Followers see the log's end.
 Isolation = Literal["log_end", "high_watermark", "committed"]
 LOG_END: Final = "log_end"
+HIGH_WATERMARK: Final = "high_watermark"
 COMMITTED: Final = "committed"
 
 _base_offset = attrgetter("base_offset")

@@ -68,6 +68,7 @@ from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
 from raylog.storage.clock import SteadyClock
 from raylog.storage.indexes.time_index import TimestampOffset
+from raylog.storage.readable import HIGH_WATERMARK, Isolation
 from raylog.storage.records.kernel import KERNEL
 from raylog.storage.segment import SegmentId
 from raylog.storage.swap import RoundId
@@ -157,12 +158,15 @@ class LogActorImpl:
         return self._or_end(self._partition.offsets)
 
     @ray.method(concurrency_group="admin")
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record at or after ``timestamp`` (ms).
+    def offset_for_timestamp(
+        self, timestamp: int, isolation: Isolation = HIGH_WATERMARK
+    ) -> TimestampOffset | None:
+        """The first record at or after ``timestamp`` (ms) that ``isolation`` lets a reader see.
 
-        -1: the log's end, -2: its start, -3: the record with the largest timestamp.
+        -1: the end of what it lets a reader see, -2: the log's start, -3: the record with the
+        largest timestamp.
         """
-        return self._or_end(lambda: self._partition.offset_for_timestamp(timestamp))
+        return self._or_end(lambda: self._partition.offset_for_timestamp(timestamp, isolation))
 
     @ray.method(concurrency_group="admin")
     def status(self) -> PartitionStatus:

@@ -48,6 +48,7 @@ from raylog.storage.cleaner.remote import LogView
 from raylog.storage.errors import StorageError
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.names import TopicPartition
+from raylog.storage.readable import HIGH_WATERMARK, Isolation
 from raylog.storage.report import Progress
 from raylog.storage.segment import SegmentId
 from raylog.storage.swap import RoundId
@@ -78,8 +79,12 @@ class LogActorStub:
     def offsets(self) -> Call[PartitionOffsets]:
         return Call(self.handle.offsets.remote(), self._name)
 
-    def offset_for_timestamp(self, timestamp: int) -> Call[TimestampOffset | None]:
-        return Call(self.handle.offset_for_timestamp.remote(timestamp), self._name)
+    def offset_for_timestamp(
+        self, timestamp: int, isolation: Isolation = HIGH_WATERMARK
+    ) -> Call[TimestampOffset | None]:
+        # A LogActor of an older release has no such parameter: it gets what is not the default.
+        more = () if isolation == HIGH_WATERMARK else (isolation,)
+        return Call(self.handle.offset_for_timestamp.remote(timestamp, *more), self._name)
 
     def status(self) -> Call[PartitionStatus]:
         return Call(self.handle.status.remote(), self._name)

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from raylog.cluster.spark import resolve
 from raylog.cluster.spark.options import Options
 from raylog.cluster.spark.plan import Range, split_ranges
-from raylog.cluster.spark.reading import broker_of, read, report
+from raylog.cluster.spark.reading import broker_of, read, report, report_undecided
 
 
 class RangePartition(InputPartition):
@@ -36,10 +36,13 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         broker = broker_of(self.options)
-        ranges, lost = resolve.batch_ranges(broker, self.options)
-        report(lost, self.options.fail_on_data_loss)
         options = self.options
-        tasks = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
+        planned = resolve.batch_ranges(broker, options)
+        report(planned.lost, options.fail_on_data_loss)
+        report_undecided(planned.undecided)
+        tasks = split_ranges(
+            planned.ranges, options.min_partitions, options.max_records_per_partition
+        )
         # Spark answers an empty list with one partition of its own that has no range.
         return [RangePartition(task) for task in tasks] or [RangePartition(None)]
 

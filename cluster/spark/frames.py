@@ -27,7 +27,7 @@ from raylog.cluster.spark import columns, resolve
 from raylog.cluster.spark.errors import SparkUnavailable
 from raylog.cluster.spark.options import Options, parse
 from raylog.cluster.spark.plan import Range, split_ranges
-from raylog.cluster.spark.reading import read, report
+from raylog.cluster.spark.reading import read, report, report_undecided
 from raylog.cluster.spark.session import require_spark
 
 if TYPE_CHECKING:
@@ -50,12 +50,13 @@ def frame(
     starting_offsets: str | dict[str, dict[int, int]] = "earliest",
     ending_offsets: str | dict[str, dict[int, int]] = "latest",
     include_headers: bool = False,
+    isolation_level: str = "read_uncommitted",
 ) -> "DataFrame":
     """The records of topics as a frame with the schema of ``format("raylog")``, empty if they are.
 
     Offsets are as in the options startingOffsets and endingOffsets: a word, or
-    ``{topic: {partition: offset}}`` with -2 for earliest and -1 for latest. ``spark`` must be a
-    session of ``raylog.spark.session``.
+    ``{topic: {partition: offset}}`` with -2 for earliest and -1 for latest. ``isolation_level`` is
+    the option isolationLevel. ``spark`` must be a session of ``raylog.spark.session``.
     """
     require_spark()
     import ray
@@ -71,18 +72,20 @@ def frame(
             "startingOffsets": _text(starting_offsets),
             "endingOffsets": _text(ending_offsets),
             "includeHeaders": str(include_headers),
+            "isolationLevel": isolation_level,
             "address": broker.address,
             "namespace": broker.namespace,
         },
         "batch",
     )
-    ranges, lost = resolve.batch_ranges(broker, options)
-    report(lost, options.fail_on_data_loss)
+    planned = resolve.batch_ranges(broker, options)
+    report(planned.lost, options.fail_on_data_loss)
+    report_undecided(planned.undecided)
     schema = columns.schema(columns.names(include_headers))
     # RayDP chooses its path by the first block: an empty one is free and serves an empty topic.
     blocks = [
         ray.put(ipc_block(schema, [])),
-        *_blocks(broker, options, split_ranges(ranges, None), schema),
+        *_blocks(broker, options, split_ranges(planned.ranges, None), schema),
     ]
     return ray_dataset_to_spark_dataframe(_keeping(spark, blocks), schema, blocks)
 

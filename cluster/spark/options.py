@@ -71,8 +71,13 @@ NAMES = (
     "maxBytesPerBatch",
     "failOnDataLoss",
     "includeHeaders",
+    "isolationLevel",
 )
+# What users of Spark's Kafka connector give to its consumer.
+_CONNECTORS_ISOLATION = "kafka.isolation.level"
 _BY_LOWER = {name.lower(): name for name in NAMES}
+# Kafka's numbers, as in client/connection.py: its import would slow each of Spark's processes.
+_ISOLATIONS = {"read_uncommitted": 0, "read_committed": 1}
 _SELECTIONS = ("subscribe", "assign", "subscribePattern")
 _ENDINGS = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 
@@ -116,6 +121,7 @@ class Options:
     max_bytes_per_batch: int = BATCH_BYTES_MAX
     fail_on_data_loss: bool = True
     include_headers: bool = False
+    isolation: int = 0  # Kafka's number of it
     address: str | None = None
     namespace: str | None = None
 
@@ -152,18 +158,22 @@ def parse(given: Mapping[str, str], mode: Mode) -> Options:
         max_bytes_per_batch=_positive(options, "maxBytesPerBatch") or BATCH_BYTES_MAX,
         fail_on_data_loss=boolean(options, "failOnDataLoss", True),
         include_headers=wants_headers(options),
+        isolation=_isolation(options),
         address=options.get("address"),
         namespace=options.get("namespace"),
     )
 
 
 def known(given: Mapping[str, str]) -> dict[str, str]:
-    """The options under their documented names.
+    """The options under their documented names, and ``kafka.isolation.level`` under its own.
 
     An unknown option is refused, with the nearest known name.
     """
     options = {}
     for key, value in given.items():
+        if key.lower() == _CONNECTORS_ISOLATION:
+            options[_CONNECTORS_ISOLATION] = str(value).strip()
+            continue
         name = _BY_LOWER.get(key.lower())
         if name is None:
             raise InvalidSparkOption(key, value, _what_instead(key.lower()))
@@ -338,6 +348,21 @@ def _json_object(name: str, value: str, example: str) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise InvalidSparkOption(name, value, example)
     return parsed
+
+
+def _isolation(options: Mapping[str, str]) -> int:
+    """Of the two spellings, which must not say different things."""
+    levels = {}
+    for name in ("isolationLevel", _CONNECTORS_ISOLATION):
+        level = options.get(name, "read_uncommitted").lower()
+        if level not in _ISOLATIONS:
+            raise InvalidSparkOption(name, options[name], f"use {' or '.join(_ISOLATIONS)}")
+        if name in options:
+            levels[name] = level
+    if len(set(levels.values())) > 1:
+        why = f"isolationLevel={levels['isolationLevel']} says something else; remove one of them"
+        raise InvalidSparkOption(_CONNECTORS_ISOLATION, levels[_CONNECTORS_ISOLATION], why)
+    return _ISOLATIONS[next(iter(levels.values()), "read_uncommitted")]
 
 
 def _positive(options: Mapping[str, str], name: str) -> int | None:

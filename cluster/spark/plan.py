@@ -30,10 +30,19 @@ class Range(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """What a partition holds now: offsets [earliest, latest)."""
+    """What a partition holds now: offsets [earliest, latest).
+
+    ``stable``: the last stable offset, for a reader of committed records; else None.
+    """
 
     earliest: int
     latest: int
+    stable: int | None = None
+
+    @property
+    def readable_end(self) -> int:
+        """Where a read ends that is to end at what is latest."""
+        return self.latest if self.stable is None else self.stable
 
 
 class Lost(NamedTuple):
@@ -46,6 +55,14 @@ class Lost(NamedTuple):
 
     def error(self) -> DataLoss:
         return DataLoss(f"{self.partition[0]}-{self.partition[1]}", self.start, self.end, self.why)
+
+
+class Planned(NamedTuple):
+    """What a batch reads, what of it is gone, and what of it a transaction may still abort."""
+
+    ranges: list[Range]
+    lost: list[Lost]
+    undecided: list[Range]
 
 
 # -- cutting ranges into tasks ---------------------------------------------------------------------
@@ -238,3 +255,13 @@ def clip_ranges(
         if clipped.end > clipped.start:
             kept.append(clipped)
     return kept, lost
+
+
+def undecided(ranges: Iterable[Range], edges: Mapping[TopicPartition, Edge]) -> list[Range]:
+    """The parts of ranges that lie behind a last stable offset: reading them waits."""
+    parts = []
+    for r in ranges:
+        edge = edges.get((r.topic, r.partition))
+        if edge is not None and r.end > edge.readable_end:
+            parts.append(r._replace(start=max(r.start, edge.readable_end)))
+    return parts

@@ -9,7 +9,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -68,9 +68,7 @@ def read(options: Options, wanted: Range, columns: Sequence[str]) -> Iterator[pa
     from raylog.cluster.client.consumer.ranges import read_range
 
     connection, most = broker_of(options).client_connection(), options.max_bytes_per_batch
-
-    def fetch(topic: str, partition: int, start: int, end: int) -> Iterable[pa.RecordBatch]:
-        return read_range(connection, topic, partition, start, end, max_bytes=most)
+    fetch = partial(read_range, connection, isolation=options.isolation, max_bytes=most)
 
     for records in read_what_is_left(fetch, wanted, options.fail_on_data_loss):
         yield from bounded(to_spark(records, wanted.topic, wanted.partition, columns), most)
@@ -114,3 +112,16 @@ def report(lost: Sequence[Lost], fail_on_data_loss: bool) -> None:
     for each in lost:
         topic, partition = each.partition
         logger.warning("%s-%d: offsets [%d, %d) are skipped: %s", topic, partition, *each[1:])
+
+
+def report_undecided(ranges: Iterable[Range]) -> None:
+    """Log what a read of committed records waits for."""
+    for topic, partition, start, end in ranges:
+        logger.warning(
+            "%s-%d: offsets [%d, %d) are not decided; the read waits for the transaction that is "
+            "open there, and fails if it has not ended in time (`raylog txn list` shows it)",
+            topic,
+            partition,
+            start,
+            end,
+        )

@@ -5,6 +5,9 @@ It asks a broker a few things only (``Catalog``), so tests give it a dictionary.
 Rules, as in Spark's Kafka source: JSON offsets or times name every partition that is read and no
 other; for a start time with no record at or after it ``startingOffsetsByTimestampStrategy``
 decides, an end time with none is the end of the log.
+
+For a reader of committed records the log ends at its last stable offset: latest means
+this offset, and times find no record behind it. What is behind it is not lost, and may be named.
 """
 
 import json
@@ -14,6 +17,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from raylog.actors.errors import NotLeader, RequestTimedOut, UnknownTopicOrPartition
+from raylog.cluster.client.connection import READ_COMMITTED, READ_UNCOMMITTED
 from raylog.cluster.spark.errors import InvalidSparkOption
 from raylog.cluster.spark.options import (
     EARLIEST,
@@ -24,7 +28,16 @@ from raylog.cluster.spark.options import (
     TopicPartition,
     start_after_end,
 )
-from raylog.cluster.spark.plan import Edge, Lost, Offsets, Range, clip_ranges, to_json
+from raylog.cluster.spark.plan import (
+    Edge,
+    Lost,
+    Offsets,
+    Planned,
+    Range,
+    clip_ranges,
+    to_json,
+    undecided,
+)
 
 
 class Catalog(Protocol):
@@ -35,7 +48,7 @@ class Catalog(Protocol):
     def describe_topic(self, topic: str) -> Any: ...
 
     def list_offsets(
-        self, wanted: dict[TopicPartition, int]
+        self, wanted: dict[TopicPartition, int], *, isolation: int
     ) -> dict[TopicPartition, int | None]: ...
 
     def forget(self, topic: str, partition: int) -> None: ...
@@ -86,21 +99,45 @@ def _missing(catalog: Catalog, option: str, what: str) -> InvalidSparkOption:
     return InvalidSparkOption(option, what, f"does not exist; the topics are: {has}")
 
 
-def edges(catalog: Catalog, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Edge]:
-    """Earliest and latest offset of each partition."""
+def edges(
+    catalog: Catalog, wanted: Iterable[TopicPartition], isolation: int = READ_UNCOMMITTED
+) -> dict[TopicPartition, Edge]:
+    """Earliest and latest offset of each partition, and the last stable one if that counts."""
     wanted = list(wanted)
     # Earliest first: a range that ends at what is latest then never ends before it starts.
     earliest = list_offsets(catalog, dict.fromkeys(wanted, EARLIEST))
-    return {tp: Edge(earliest[tp] or 0, at) for tp, at in latest(catalog, earliest).items()}
+    stable = latest(catalog, earliest, isolation) if isolation == READ_COMMITTED else {}
+    return {
+        tp: Edge(earliest[tp] or 0, end, stable.get(tp))
+        for tp, end in latest(catalog, earliest).items()
+    }
 
 
-def latest(catalog: Catalog, wanted: Iterable[TopicPartition]) -> Offsets:
-    """The end of each partition."""
-    return {tp: at or 0 for tp, at in list_offsets(catalog, dict.fromkeys(wanted, LATEST)).items()}
+def latest(
+    catalog: Catalog, wanted: Iterable[TopicPartition], isolation: int = READ_UNCOMMITTED
+) -> Offsets:
+    """The end of each partition, as a reader of this isolation level sees it."""
+    ends = list_offsets(catalog, dict.fromkeys(wanted, LATEST), isolation)
+    return {tp: at or 0 for tp, at in ends.items()}
+
+
+def readable_ends(
+    catalog: Catalog, wanted: Iterable[TopicPartition], isolation: int, at: Offsets
+) -> Offsets:
+    """``latest``, for a reader that is ``at`` some offsets already.
+
+    A reader of committed records may be behind the last stable offset, if it was told to start
+    there, or read all records until now. It stays where it is then, if the log has that place.
+    """
+    ends = latest(catalog, wanted, isolation)
+    ahead = [tp for tp, end in ends.items() if at.get(tp, 0) > end]
+    if isolation == READ_UNCOMMITTED or not ahead:
+        return ends
+    return ends | {tp: min(at[tp], end) for tp, end in latest(catalog, ahead).items()}
 
 
 def list_offsets(
-    catalog: Catalog, wanted: dict[TopicPartition, int]
+    catalog: Catalog, wanted: dict[TopicPartition, int], isolation: int = READ_UNCOMMITTED
 ) -> dict[TopicPartition, int | None]:
     """``Broker.list_offsets`` for a query that outlives restarts, without partitions that are gone.
 
@@ -111,7 +148,7 @@ def list_offsets(
     deadline = time.monotonic() + PATIENCE_S
     while wanted:
         try:
-            return catalog.list_offsets(wanted)
+            return catalog.list_offsets(wanted, isolation=isolation)
         except UnknownTopicOrPartition as gone:
             topic, partition, _ = gone.args
             if wanted.pop((topic, partition), None) is None:
@@ -130,7 +167,7 @@ def starts(catalog: Catalog, options: Options, now: dict[TopicPartition, Edge]) 
     bound = options.starting
     if bound.kind == "offset":
         return _offsets(bound, now)
-    offsets = list_offsets(catalog, _values(bound, now))
+    offsets = list_offsets(catalog, _values(bound, now), options.isolation)
     unmatched = sorted(tp for tp in now if offsets.get(tp) is None)
     if unmatched and not options.latest_if_no_match:
         topic, partition = unmatched[0]
@@ -147,20 +184,20 @@ def ends(catalog: Catalog, options: Options, now: dict[TopicPartition, Edge]) ->
     """The offset at which each partition of a batch ends."""
     if options.ending.kind == "offset":
         return _offsets(options.ending, now)
-    offsets = list_offsets(catalog, _values(options.ending, now))
+    offsets = list_offsets(catalog, _values(options.ending, now), options.isolation)
     return {tp: _or_latest(offsets.get(tp), edge) for tp, edge in now.items()}
 
 
-def batch_ranges(catalog: Catalog, options: Options) -> tuple[list[Range], list[Lost]]:
-    """What a batch reads, and what of it is no longer there."""
-    now = edges(catalog, required_partitions(catalog, options.selection))
+def batch_ranges(catalog: Catalog, options: Options) -> Planned:
+    """What a batch reads, what of it is no longer there, and what of it is not decided."""
+    now = edges(catalog, required_partitions(catalog, options.selection), options.isolation)
     start, end = starts(catalog, options, now), ends(catalog, options, now)
     behind = _check_order(options, now, start, end)
     ranges = [
         Range(topic=tp[0], partition=tp[1], start=start[tp], end=end[tp]) for tp in sorted(now)
     ]
     kept, lost = clip_ranges(ranges, now)
-    return kept, [*behind, *lost]
+    return Planned(kept, [*behind, *lost], undecided(kept, now))
 
 
 def _check_order(
@@ -174,6 +211,8 @@ def _check_order(
     for tp, edge in now.items():
         if start[tp] <= end[tp] or not _is_asked(options.starting, tp):
             continue
+        if end[tp] == edge.stable and start[tp] <= edge.latest:
+            continue  # what it starts at is there, and not decided yet
         if _is_asked(options.ending, tp):
             raise start_after_end(options.starting, f"{tp[0]}-{tp[1]}", start[tp], end[tp])
         why = f"the log ends at {edge.latest}"
@@ -189,7 +228,7 @@ def _is_asked(bound: Bound, partition: TopicPartition) -> bool:
 
 def _offsets(bound: Bound, now: dict[TopicPartition, Edge]) -> Offsets:
     asked = _values(bound, now)
-    named = {EARLIEST: "earliest", LATEST: "latest"}
+    named = {EARLIEST: "earliest", LATEST: "readable_end"}
     return {
         tp: getattr(edge, named[asked[tp]]) if asked[tp] in named else asked[tp]
         for tp, edge in now.items()
@@ -197,7 +236,7 @@ def _offsets(bound: Bound, now: dict[TopicPartition, Edge]) -> Offsets:
 
 
 def _or_latest(offset: int | None, edge: Edge) -> int:
-    return edge.latest if offset is None else offset
+    return edge.readable_end if offset is None else offset
 
 
 def _values(bound: Bound, now: dict[TopicPartition, Edge]) -> dict[TopicPartition, int]:

@@ -40,7 +40,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         broker = broker_of(self.options)
-        now = resolve.edges(broker, resolve.required_partitions(broker, self.options.selection))
+        wanted = resolve.required_partitions(broker, self.options.selection)
+        now = resolve.edges(broker, wanted, self.options.isolation)
         return plan.to_json(resolve.starts(broker, self.options, now))
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -51,11 +52,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self.target = self._ask_latest()
+        self.target = self._ask_latest({})
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         at = plan.from_json(start)
-        self.latest = self._ask_latest()
+        self.latest = self._ask_latest(at)
         end, lost = plan.next_offsets(at, self.latest, self.target)
         report(lost, self.options.fail_on_data_loss)
         return plan.to_json(end if isinstance(limit, ReadAllAvailable) else self._bounded(at, end))
@@ -83,6 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read(self.options, partition.value, self.columns)
 
-    def _ask_latest(self) -> plan.Offsets:
+    def _ask_latest(self, at: plan.Offsets) -> plan.Offsets:
         broker = broker_of(self.options)
-        return resolve.latest(broker, resolve.partitions(broker, self.options.selection))
+        wanted = resolve.partitions(broker, self.options.selection)
+        return resolve.readable_ends(broker, wanted, self.options.isolation, at)

@@ -21,7 +21,11 @@ from raylog.actors.errors import (
     UnknownTopicOrPartition,
 )
 from raylog.cluster.broker import Broker
-from raylog.cluster.client.connection import ProduceAnswer, ProduceRequest
+from raylog.cluster.client.connection import (
+    READ_COMMITTED,
+    ProduceAnswer,
+    ProduceRequest,
+)
 from raylog.cluster.client.consumer.ranges import read_range
 from raylog.cluster.client.producer import Producer
 from raylog.storage.errors import (
@@ -32,8 +36,10 @@ from raylog.storage.errors import (
     UnsupportedCompressionType,
 )
 from raylog.storage.records.murmur2 import partition_for_key
+from raylog.storage.testing.waiting import wait_for
 
 T0 = 1_700_000_000_000
+MARKERS_S = 30
 
 
 def read_all(broker: Broker, topic: str) -> list[tuple[int, int, bytes | None]]:
@@ -121,6 +127,44 @@ def test_a_range_is_exactly_the_range(broker: Broker, topic: str) -> None:
         for o in batch["offset"].to_pylist()
     ]
     assert offsets == list(range(1234, 4321))
+
+
+def test_who_reads_committed_records_sees_no_aborted_ones(broker: Broker, topic: str) -> None:
+    with broker.producer(transactional_id=f"writer-{topic}") as producer:
+        producer.init_transactions()
+        for value, ends in ((b"kept", True), (b"aborted", False), (b"open", None)):
+            producer.begin_transaction()
+            producer.send(topic, value, partition=0)
+            producer.flush()
+            if ends is not None:
+                producer.commit_transaction() if ends else producer.abort_transaction()
+        levels = {
+            "read_committed": [b"kept"],
+            "read_uncommitted": [b"kept", b"aborted", b"open"],
+        }
+        for level, expected in levels.items():
+            table = broker.read_table(topic, isolation_level=level)
+            assert table["value"].to_pylist() == expected
+            seen: list[bytes] = []
+            reader = broker.consumer(topic, from_="earliest", to="latest", isolation_level=level)
+            with reader:
+                while not reader.is_at_end:
+                    seen += reader.poll_arrow()["value"].to_pylist()
+            assert seen == expected
+        end = {(topic, 0): -1}
+        assert broker.list_offsets(end) == {(topic, 0): 5}
+        assert broker.list_offsets(end, isolation=READ_COMMITTED) == {(topic, 0): 4}
+        late = {(topic, 0): int(time.time() * 1000) - 3_600_000, (topic, 1): 0}
+        assert broker.list_offsets(late, isolation=READ_COMMITTED) == {
+            (topic, 0): 0,
+            (topic, 1): None,
+        }
+        producer.commit_transaction()
+    wait_for(
+        lambda: broker.list_offsets(end, isolation=READ_COMMITTED) == {(topic, 0): 6},
+        MARKERS_S,
+        "the transaction's end is in the partition",
+    )
 
 
 def test_positions_times_and_ends(broker: Broker, topic: str) -> None:

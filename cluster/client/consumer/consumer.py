@@ -503,8 +503,11 @@ class Consumer:
         return bool(batches) or self._is_finished()
 
     @_exclusive
-    def next_batch(self, max_bytes: int) -> pa.RecordBatch | None:
-        """As ``poll_arrow``, of one partition, as ``decode_table`` makes it; None at the end."""
+    def next_batch(self, max_bytes: int, timeout_s: float | None = None) -> pa.RecordBatch | None:
+        """As ``poll_arrow``, of one partition, as ``decode_table`` makes it.
+
+        None at the end, or where nothing came in ``timeout_s``; without it this waits for ever.
+        """
         self._iteration.set_aside()
         batch: pa.RecordBatch | None = None
 
@@ -515,7 +518,7 @@ class Consumer:
                 batch = taken[1]
             return taken is not None or self._is_finished()
 
-        self._wait_for(take, is_poll=True)
+        self._wait_for(take, timeout_s, is_poll=True)
         return batch
 
     def __iter__(self) -> Iterator[ConsumerRecord]:

@@ -24,6 +24,7 @@ from raylog.actors.errors import (
     NoOffsetForPartition,
     NothingAssigned,
     NotLeader,
+    RangeUndecided,
     RequestTimedOut,
     TooManyPolls,
     UnknownTopicId,
@@ -31,7 +32,8 @@ from raylog.actors.errors import (
 )
 from raylog.actors.runtime import clusters
 from raylog.cluster.client.added_partitions import partitions_added
-from raylog.cluster.client.consumer.ranges import read_range
+from raylog.cluster.client.connection import READ_COMMITTED
+from raylog.cluster.client.consumer.ranges import UNDECIDED_WAIT_S, read_range
 from raylog.storage.errors import (
     CorruptRecord,
     DamagedBatch,
@@ -266,21 +268,26 @@ def test_a_record_is_a_tuple_of_eight(connection: FakeConnection) -> None:
         record.value = b"other"  # type: ignore[misc, union-attr]
 
 
+def append_transactions(connection: FakeConnection) -> None:
+    """To t-0: offset 0 is aborted, 1 the marker; 2 and 3 are committed, 4 the marker; 5 is open."""
+    log = connection.topics["t"][0].partition.log
+    with log.locks.end:
+        log.append(of_producer(0, transactional=True))
+        log.append(marker(is_abort=True), origin="coordinator")
+        log.append(of_producer(1, 2, transactional=True))
+        log.append(marker(is_abort=False), origin="coordinator")
+        log.append(of_producer(0, producer=8, transactional=True))
+
+
+def marker(is_abort: bool, producer: int = 7) -> bytearray:
+    return encode_marker(Marker(is_abort, 0, T0), producer_id=producer, producer_epoch=0)
+
+
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_a_reader_of_committed_gets_nothing_of_aborted_transactions(
     connection: FakeConnection, isolation: str
 ) -> None:
-    log = connection.topics["t"][0].partition.log
-    abort, commit = (
-        encode_marker(Marker(is_abort, 0, T0), producer_id=7, producer_epoch=0)
-        for is_abort in (True, False)
-    )
-    with log.locks.end:
-        log.append(of_producer(0, transactional=True))
-        log.append(abort, origin="coordinator")
-        log.append(of_producer(1, 2, transactional=True))
-        log.append(commit, origin="coordinator")
-        log.append(of_producer(0, producer=8, transactional=True))  # is not decided yet
+    append_transactions(connection)
     consumer = connection.consumer(
         "t", from_="earliest", partitions=[0], **{"isolation.level": isolation}
     )
@@ -970,6 +977,53 @@ def test_a_range_is_exactly_the_range_or_raises(connection: FakeConnection) -> N
         with pytest.raises(OffsetOutOfRange, match=r"holds \[0, 50\)"):
             read(start, end)
         assert found == list(range(start, 50)), "first comes what is there"
+
+
+def committed_range(connection: FakeConnection, end: int, found: list[int]) -> None:
+    """The offsets of the committed records of t-0 before ``end``."""
+    batches = read_range(
+        connection,  # type: ignore[arg-type]
+        "t",
+        0,
+        0,
+        end,
+        isolation=READ_COMMITTED,
+        _waiter=ManualWaiter(connection),
+    )
+    for each in batches:
+        found.extend(each.column("offset").to_pylist())
+
+
+def test_a_range_of_committed_records_leaves_out_what_is_aborted(
+    connection: FakeConnection,
+) -> None:
+    append_transactions(connection)
+    for end, expected in ((1, []), (2, []), (3, [2]), (5, [2, 3])):
+        found: list[int] = []
+        began_s = connection.now_s
+        committed_range(connection, end, found)
+        assert found == expected
+        assert connection.now_s == began_s, "all of it is decided"
+
+
+def test_a_range_waits_for_an_open_transaction_and_not_for_ever(
+    connection: FakeConnection,
+) -> None:
+    append_transactions(connection)
+    began_s, found = connection.now_s, list[int]()
+    with pytest.raises(RangeUndecided) as undecided:
+        committed_range(connection, 6, found)
+    assert found == [2, 3], "first comes what is decided"
+    waited_ms = int(UNDECIDED_WAIT_S * 1000)
+    assert undecided.value.args == ("t-0", 5, 6, waited_ms)
+    assert connection.now_s - began_s == pytest.approx(UNDECIDED_WAIT_S, abs=1)
+
+    log = connection.topics["t"][0].partition.log
+    with log.locks.end:
+        log.append(marker(is_abort=False, producer=8), origin="coordinator")
+    found = []
+    committed_range(connection, 6, found)
+    assert found == [2, 3, 5]
 
 
 def test_a_range_of_what_is_much_larger_when_it_is_decompressed(

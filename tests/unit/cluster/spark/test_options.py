@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from raylog.cluster.client.connection import READ_COMMITTED, READ_UNCOMMITTED
 from raylog.cluster.spark import errors
 from raylog.cluster.spark.errors import InvalidSparkOption
 from raylog.cluster.spark.options import EARLIEST, LATEST, NAMES, Bound, parse
@@ -31,6 +32,7 @@ def test_defaults_are_those_of_sparks_kafka_source() -> None:
     assert stream().max_trigger_delay_ms == 15 * 60_000
     assert batch().max_records_per_partition is None
     assert batch().min_partitions is None
+    assert batch().isolation == stream().isolation == READ_UNCOMMITTED
 
 
 def test_keys_are_taken_in_any_case_since_spark_lowers_them() -> None:
@@ -53,8 +55,26 @@ def test_every_documented_name_is_understood() -> None:
         "endingOffsetsByTimestamp": '{"t": {"0": 2}}',
     }
     values |= {"startingOffsetsByTimestampStrategy": "latest", "address": "a:1", "namespace": "n"}
+    values |= {"isolationLevel": "read_committed"}
     assert set(NAMES) - set(values) == {"assign", "subscribePattern"}
     parse(values, "batch")
+
+
+@pytest.mark.parametrize("key", ["isolationLevel", "isolationlevel", "kafka.isolation.level"])
+@pytest.mark.parametrize("mode", ["batch", "stream"])
+def test_committed_records_alone_are_asked_for_in_the_connectors_spelling_too(
+    key: str, mode: Any
+) -> None:
+    def level(value: str) -> int:
+        return parse({"subscribe": "flights", key: value}, mode).isolation
+
+    assert level("read_committed") == level(" Read_Committed ") == READ_COMMITTED
+    assert level("read_uncommitted") == READ_UNCOMMITTED
+
+
+def test_one_isolation_level_may_be_given_in_both_spellings() -> None:
+    both = {"isolationLevel": "read_committed", "kafka.isolation.level": "READ_COMMITTED"}
+    assert batch(**both).isolation == READ_COMMITTED
 
 
 @pytest.mark.parametrize(
@@ -120,6 +140,34 @@ WRONG = [
         "batch",
         "kafka.bootstrap.servers",
         "remove the option",
+    ),
+    (
+        {"subscribe": "f", "kafka.isolation": "read_committed"},
+        "batch",
+        "kafka.isolation",
+        "remove the option",
+    ),
+    (
+        {"subscribe": "f", "isolationLevel": "committed"},
+        "stream",
+        "isolationLevel",
+        "use read_uncommitted or read_committed",
+    ),
+    (
+        {"subscribe": "f", "kafka.isolation.level": "1"},
+        "batch",
+        "kafka.isolation.level",
+        "use read_uncommitted or read_committed",
+    ),
+    (
+        {
+            "subscribe": "f",
+            "isolationLevel": "read_uncommitted",
+            "kafka.isolation.level": "read_committed",
+        },
+        "batch",
+        "kafka.isolation.level",
+        "isolationLevel=read_uncommitted says something else; remove one of them",
     ),
     ({"path": "/x"}, "batch", "path", "subscribe"),
     ({}, "batch", "subscribe", "exactly one"),

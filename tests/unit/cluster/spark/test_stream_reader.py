@@ -12,7 +12,9 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
+from raylog.cluster.client.connection import READ_COMMITTED, READ_UNCOMMITTED
 from raylog.cluster.spark import lag, stream
+from raylog.cluster.spark.errors import DataLoss
 from raylog.cluster.spark.options import parse
 from raylog.cluster.spark.sink import TaskCommit
 
@@ -25,12 +27,16 @@ class Catalog:
 
     def __init__(self) -> None:
         self.ends = {("t", 0): 0, ("t", 1): 0}
+        self.stable: dict[Any, int] = {}  # last stable offsets, where a transaction is open
 
     def describe_topic(self, topic: str) -> Topic:
         return Topic(tuple(Partition(number) for _, number in self.ends))
 
-    def list_offsets(self, wanted: dict[Any, int]) -> dict[Any, int]:
-        return {tp: self.ends[tp] if at == -1 else 0 for tp, at in wanted.items()}
+    def list_offsets(
+        self, wanted: dict[Any, int], *, isolation: int = READ_UNCOMMITTED
+    ) -> dict[Any, int]:
+        ends = self.ends | self.stable if isolation == READ_COMMITTED else self.ends
+        return {tp: ends[tp] if at == -1 else 0 for tp, at in wanted.items()}
 
 
 @pytest.fixture
@@ -98,6 +104,41 @@ def test_available_now_reads_the_last_few_too(catalog: Catalog, clock: SimpleNam
     assert made.latestOffset(position(0, 0), limit) == position(12, 0)
     assert made.latestOffset(position(12, 0), limit) == position(14, 0)
     assert made.latestOffset(position(14, 0), limit) == position(14, 0)
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_a_stream_of_committed_records_stops_in_front_of_an_open_transaction(
+    catalog: Catalog, level: str
+) -> None:
+    is_committed = level == "read_committed"
+    made = reader(isolationLevel=level)
+    catalog.ends, catalog.stable = {("t", 0): 9, ("t", 1): 4}, {("t", 0): 5}
+    before = position(5, 4) if is_committed else position(9, 4)
+    assert made.initialOffset() == before, "latest"
+    assert made.latestOffset(position(0, 0), ReadAllAvailable()) == before
+    assert made.reportLatestOffset() == before
+    made.prepareForTriggerAvailableNow()
+    catalog.stable = {}
+    assert made.latestOffset(position(0, 0), ReadAllAvailable()) == before, "as it was then"
+    restarted = reader(isolationLevel=level)
+    assert restarted.latestOffset(before, ReadAllAvailable()) == position(9, 4)
+
+
+def test_a_position_in_an_open_transaction_is_no_loss(catalog: Catalog) -> None:
+    """Who read all records until now, and asks for committed ones, may stand there."""
+    made = reader(isolationLevel="read_committed")
+    catalog.ends, catalog.stable = {("t", 0): 9, ("t", 1): 4}, {("t", 0): 5}
+    assert made.latestOffset(position(7, 4), ReadAllAvailable()) == position(7, 4)
+    with pytest.raises(DataLoss, match="the log ends at 9"):
+        made.latestOffset(position(10, 4), ReadAllAvailable())
+
+
+def test_a_micro_batch_that_was_planned_before_is_read_whole(catalog: Catalog) -> None:
+    """Also one of all records, of a query that asks for committed ones now."""
+    catalog.ends, catalog.stable = {("t", 0): 9, ("t", 1): 4}, {("t", 0): 5}
+    made = reader(isolationLevel="read_committed")
+    tasks = made.partitions(position(3, 4), position(8, 4))
+    assert [task.value[1:] for task in tasks] == [(0, 3, 8)]
 
 
 def test_a_micro_batch_is_cut_into_tasks(catalog: Catalog) -> None:
