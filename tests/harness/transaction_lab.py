@@ -55,6 +55,7 @@ class Way:
         self.cluster = cluster
         self.faults: defaultdict[str, list[str | int]] = defaultdict(list)
         self.asked: list[str] = []  # the names of APIs
+        self.forgotten: list[str] = []  # topics whose processes are looked up afresh
         self.weather: Random | None = None  # some of all get lost
         self.late: list[ProduceRequest] | None = None  # where it is a list, they arrive later
 
@@ -73,7 +74,8 @@ class Way:
             return future_of(ActorAway(str(partition), "it has ended the connection"))
         frame = wire.produce_request(request, 0)
         read = wire.produce_answer
-        return self._carry("Produce", partition, frame, lambda told: read(told, str(partition)))
+        fault = self._fault("Produce")
+        return self._carry(fault, partition, frame, lambda told: read(told, str(partition)))
 
     def arrive(self) -> None:
         """What was late arrives now."""
@@ -89,21 +91,21 @@ class Way:
         partition = TopicPartition(request.topic, request.partition)
         frame = wire.request_frame(request.api, 0, request.body)
         api = request.api
-        return self._carry(api.name, partition, frame, lambda told: wire.answer_body(api, told))
+        fault = self._fault(api.name)
+        if isinstance(fault, int):
+            return future_of(_with_code(request, fault))
+        return self._carry(fault, partition, frame, lambda told: wire.answer_body(api, told))
 
     def _carry(
         self,
-        api: str,
+        fault: str | int | None,
         partition: TopicPartition,
         frame: Iterable[Buffer],
         read: Callable[[memoryview], Any],
     ) -> "Future[Any]":
         away = ActorAway(str(partition), "it has ended the connection")
-        fault = self._fault(api)
         if fault == LOST:
             return future_of(away)
-        if isinstance(fault, int):
-            return future_of({"errorCode": fault})
         try:
             answer = read(self._arrive(partition, frame))
         except PeerAway:
@@ -130,12 +132,30 @@ class Way:
         return future_of(sorted(self.cluster.topics))
 
     def forget(self, topic: str, partition: int) -> None:
-        pass
+        self.forgotten.append(topic)
 
     def new_producer_id(self, *, timeout_s: float) -> "Future[int]":
         raise AssertionError("coordinators give producers of transactions their ids")
 
     fetch = list_offset = new_producer_id  # type: ignore[assignment]
+
+
+def _with_code(request: ApiRequest, code: int) -> Value:
+    """An answer that says nothing but the code."""
+    if "topics" not in request.body:
+        return {"errorCode": code}
+    return {
+        "topics": [
+            {
+                "name": topic["name"],
+                "partitions": [
+                    {"partitionIndex": part["partitionIndex"], "errorCode": code}
+                    for part in topic["partitions"]
+                ],
+            }
+            for topic in request.body["topics"]
+        ]
+    }
 
 
 class Lab:
@@ -148,6 +168,7 @@ class Lab:
         self.way = Way(self.cluster)
         self.now_s = 1000.0
         self.producers: list[Producer] = []
+        self.pauses: list[float] = []
 
     def producer(self, transactional_id: str = "writer", **settings: Any) -> Producer:
         """One that has not taken its id."""
@@ -182,6 +203,7 @@ class Lab:
 
     def pause(self, seconds: float) -> None:
         """Markers, which threads of their own write, have the time that they need."""
+        self.pauses.append(seconds)
         self.now_s += seconds
         if not any(process.is_away for process in self.cluster.processes.values()):
             wait_for(lambda: not self._decided())

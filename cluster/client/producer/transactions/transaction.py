@@ -128,7 +128,7 @@ class Transactions:
             logger.warning("%s closes, and does not know whether its commit counts", self._name)
         if state not in (State.OPEN, State.FAILED, State.ABORTING):
             return
-        if is_told and state is State.OPEN and self._has_sent:
+        if is_told and self._has_sent:
             logger.warning("%s closes within a transaction, which is aborted", self._name)
         try:
             self.abort(timeout_s)

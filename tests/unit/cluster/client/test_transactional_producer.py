@@ -9,6 +9,7 @@ import pytest
 from raylog.actors.coordinators.errors import (
     CommitFailed,
     CoordinatorNotAvailable,
+    CoordinatorRefused,
     OffsetMetadataTooLarge,
 )
 from raylog.actors.coordinators.transactions.errors import (
@@ -103,7 +104,8 @@ def test_what_was_not_sent_when_it_is_aborted_is_not_sent(lab: Lab) -> None:
 
 
 def test_an_empty_transaction_asks_nobody(lab: Lab) -> None:
-    producer = lab.ready()
+    producer = open_one(lab, b"a")
+    producer.commit_transaction()
     asked = len(lab.way.asked)
     producer.begin_transaction()
     producer.commit_transaction()
@@ -252,12 +254,44 @@ def test_what_is_lost_is_asked_for_again(lab: Lab, api: str, fault: str) -> None
 
 
 @pytest.mark.parametrize("code", [14, 15, 16, 51])
-@pytest.mark.parametrize("api", [INIT, END])
+@pytest.mark.parametrize("api", [INIT, END, OFFSETS_OF])
 def test_a_coordinator_that_does_not_serve_is_asked_again(lab: Lab, api: str, code: int) -> None:
     lab.way.faults[api] = [code, code]
     producer = open_one(lab, b"a")
+    producer.send_offsets_to_transaction({(ORDERS, 0): 7}, GROUP)
     producer.commit_transaction()
     seen(lab, b"a")
+    topic = OFFSETS.topic if api == OFFSETS_OF else TRANSACTION_STATE
+    assert lab.way.forgotten == ([topic] * 2 if code in (15, 16) else [])
+
+
+def test_it_is_asked_again_after_longer_and_longer_pauses(lab: Lab) -> None:
+    lab.way.faults[INIT] = [14] * 4
+    lab.ready(retry_backoff_max_ms=4)
+    assert lab.pauses == [0.001, 0.002, 0.004, 0.004]
+
+
+@pytest.mark.parametrize(("code", "kind"), [(48, ProducerFenced), (-1, CoordinatorRefused)])
+def test_what_a_coordinator_refuses_is_raised(lab: Lab, code: int, kind: type[Exception]) -> None:
+    producer = open_one(lab, b"a")
+    lab.way.faults[END] = [code]
+    with pytest.raises(kind, match="writer"):
+        producer.commit_transaction()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(48, TransactionFailed), (120, TransactionFailed), (-1, CoordinatorRefused)],
+)
+def test_what_a_groups_coordinator_refuses_fails_the_transaction(
+    lab: Lab, code: int, kind: type[Exception]
+) -> None:
+    producer = open_one(lab, b"a")
+    lab.way.faults[OFFSETS_OF] = [code]
+    with pytest.raises(kind):
+        producer.send_offsets_to_transaction({(ORDERS, 0): 7}, GROUP)
+    with pytest.raises(TransactionFailed):
+        producer.commit_transaction()
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
@@ -393,6 +427,7 @@ def test_who_is_fenced_hears_it_from_its_records(lab: Lab) -> None:
     with pytest.raises(ProducerFenced):
         first.commit_transaction()
     seen(lab)
+    first.close()  # which has nothing left to tell
 
 
 def test_a_timeout_that_is_too_long_is_refused_by_name(lab: Lab) -> None:
