@@ -235,13 +235,14 @@ class Lab:
             return []
         records: Any = found.records
         values: list[bytes] = []
-        ended_at = dict(found.aborted or ())  # by producer: where its aborted transaction begins
+        marks = sorted(found.aborted or (), key=lambda mark: mark[1])
+        ending: set[int] = set()  # producers that are within a transaction that was aborted
         for position, header in iter_batches(records):
-            begins_at = ended_at.get(header.producer_id)
-            is_aborted = begins_at is not None and begins_at <= header.base_offset
+            while marks and marks[0][1] <= header.base_offset:
+                ending.add(marks.pop(0)[0])
             if header.is_control:
-                ended_at.pop(header.producer_id, None)
-            elif not is_aborted:
+                ending.discard(header.producer_id)
+            elif header.producer_id not in ending:
                 batch = records[position : position + header.size_bytes]
                 values += [record.value or b"" for record in decode_records(batch)]
         return values
