@@ -245,6 +245,20 @@ def test_who_has_no_coordinator_waits_with_his_batches(cluster: Cluster) -> None
     assert client.write(FIRST) == 0
 
 
+def test_who_writes_to_a_partition_of_which_the_coordinator_has_not_heard_yet_waits(
+    cluster: Cluster,
+) -> None:
+    client = Client(cluster, 2)
+    client.init()
+    orders = cluster.topics[ORDERS]
+    cluster.topics[ORDERS] = orders._replace(partitions=1)
+    assert client.write(SECOND) == 19
+    cluster.topics[ORDERS] = orders
+    assert client.write(SECOND) == 0
+    assert client.end() == 0
+    assert ended(cluster) == "CompleteCommit"
+
+
 def test_a_fence_is_told_in_the_words_of_each_version(cluster: Cluster) -> None:
     old = Client(cluster)
     old.init()
