@@ -2,8 +2,8 @@
 
 The markers for one partition go together, in one request, and no second one is under way meanwhile.
 What fails is sent again, after longer and longer pauses: a partition comes back, or is moved. One
-whose topic is gone needs no marker. A partition that hangs holds up a thread for as long as it is
-waited for, and none of the others but by that.
+whose topic is gone, or was made anew with fewer partitions, needs no marker. A partition that hangs
+holds up a thread for as long as it is waited for, and none of the others but by that.
 """
 
 import heapq
@@ -153,7 +153,7 @@ class MarkerSender:
             told = self._peers.ask(partition, WRITE_TXN_MARKERS, _VERSION, body)
         except PeerAway as error:
             if self._is_gone(partition):
-                event(logger, "markers-not-needed", partition=partition, why="its topic is gone")
+                event(logger, "markers-not-needed", partition=partition, why="it is gone")
                 return [], ""
             return some, str(error)
         codes = {one["producerId"]: _code(one) for one in told["markers"]}
@@ -180,9 +180,12 @@ class MarkerSender:
     def _is_gone(self, partition: TopicPartition) -> bool:
         self._peers.forget(partition.topic)
         try:
-            return self._peers.topic(partition.topic) is None
+            topic = self._peers.topic(partition.topic)
         except PeerAway:
             return False
+        if topic is None:
+            return True
+        return 0 < topic.partitions <= partition.partition  # 0: it is being made
 
 
 def _code(marker: Value) -> int:

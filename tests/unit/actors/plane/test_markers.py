@@ -34,16 +34,19 @@ def markers(producer_id: int, *partitions: TopicPartition, version: int = 1) -> 
 
 
 class Partitions:
-    """What they answer: ``codes`` one after the other, and then 0. ``is_gone``: their topic."""
+    """What they answer: ``codes`` one after the other, and then 0. ``is_gone``: their topic.
+
+    ``count``: those that the topic has by now.
+    """
 
     def __init__(self) -> None:
         self.codes: dict[TopicPartition, list[int | None]] = {FIRST: [], SECOND: []}
         self.asked: list[tuple[TopicPartition, list[Value]]] = []
-        self.is_gone = False
+        self.is_gone, self.count = False, 2
         self.hold: threading.Event | None = None
 
     def topic(self, name: str) -> Topic | None:
-        return None if self.is_gone else Topic("id", 2)
+        return None if self.is_gone else Topic("id", self.count)
 
     def forget(self, name: str) -> None:
         pass
@@ -141,6 +144,24 @@ def test_a_partition_of_no_topic_needs_none(partitions: Partitions, sent: Sent) 
     partitions.is_gone = True
     sent.sender.send(markers(7))
     sent.all_of((7, FIRST), (7, SECOND))
+
+
+def test_a_partition_that_its_topic_does_not_have_any_more_needs_none(
+    partitions: Partitions, sent: Sent
+) -> None:
+    partitions.codes[SECOND] = [None] * 3
+    partitions.count = 1  # the topic was deleted, and made anew with fewer partitions
+    sent.sender.send(markers(7))
+    sent.all_of((7, FIRST), (7, SECOND))
+    assert [partition for partition, _ in partitions.asked].count(SECOND) == 1
+
+
+def test_a_topic_that_is_being_made_is_not_gone(partitions: Partitions, sent: Sent) -> None:
+    partitions.codes[FIRST] = [None] * 3
+    partitions.count = 0
+    sent.sender.send(markers(7, FIRST))
+    sent.all_of((7, FIRST))
+    assert len(partitions.asked) == 4
 
 
 def test_those_for_one_partition_go_together_and_one_request_at_a_time(
