@@ -74,11 +74,15 @@ class MarkerSender:
         with self._changed:
             for partition in markers.partitions:
                 self._add(partition, [markers], self._now_s())
-            if len(self._due) > self._idle and self._threads < THREADS:
-                self._threads += 1
-                name = f"markers {self._threads}"
-                threading.Thread(target=self._run, name=name, daemon=True).start()
+            self._start_threads(len(self._due) - self._idle)
             self._changed.notify_all()
+
+    def _start_threads(self, wanted: int) -> None:
+        """So many more, as far as there may be more. With the lock held."""
+        for _ in range(min(wanted, THREADS - self._threads)):
+            self._threads += 1
+            name = f"markers {self._threads}"
+            threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def stop(self) -> None:
         """Send nothing any more."""

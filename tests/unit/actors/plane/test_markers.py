@@ -36,7 +36,7 @@ def markers(producer_id: int, *partitions: TopicPartition, version: int = 1) -> 
 class Partitions:
     """What they answer: ``codes`` one after the other, and then 0. ``is_gone``: their topic.
 
-    ``count``: those that the topic has by now.
+    ``count``: those that the topic has by now. ``hung``: one that does not answer.
     """
 
     def __init__(self) -> None:
@@ -44,6 +44,7 @@ class Partitions:
         self.asked: list[tuple[TopicPartition, list[Value]]] = []
         self.is_gone, self.count = False, 2
         self.hold: threading.Event | None = None
+        self.hung: TopicPartition | None = None
 
     def topic(self, name: str) -> Topic | None:
         return None if self.is_gone else Topic("id", self.count)
@@ -55,7 +56,7 @@ class Partitions:
         assert api is WRITE_TXN_MARKERS
         assert api.request.write(body, version), "it can be written"
         self.asked.append((partition, body["markers"]))
-        if self.hold is not None:
+        if self.hold is not None and self.hung in (None, partition):
             assert self.hold.wait(10)
         code = self.codes[partition].pop(0) if self.codes[partition] else 0
         if code is None or self.is_gone:
@@ -201,6 +202,16 @@ def test_a_partition_that_hangs_does_not_hold_up_another(
     sent.all_of((2, SECOND))
     held.set()
     sent.all_of((1, FIRST), (2, SECOND))
+
+
+def test_a_partition_that_hangs_does_not_hold_up_another_of_its_transaction(
+    partitions: Partitions, sent: Sent
+) -> None:
+    partitions.hold, partitions.hung = threading.Event(), FIRST
+    sent.sender.send(markers(1, FIRST, SECOND))
+    sent.all_of((1, SECOND))
+    partitions.hold.set()
+    sent.all_of((1, FIRST), (1, SECOND))
 
 
 # -- the leader's question -------------------------------------------------------------------------
