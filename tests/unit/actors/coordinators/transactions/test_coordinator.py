@@ -8,6 +8,7 @@ import pytest
 from raylog.actors.coordinators.coordinator_log import PartitionLog, ReadBatch
 from raylog.actors.coordinators.log_record import LogRecord
 from raylog.actors.coordinators.refusals import NotServed
+from raylog.actors.coordinators.transactions import coordinator as coordinator_module
 from raylog.actors.coordinators.transactions.config import TransactionConfig
 from raylog.actors.coordinators.transactions.coordinator import (
     CoordinatorLog,
@@ -27,7 +28,13 @@ from raylog.actors.coordinators.transactions.messages import (
 from raylog.actors.coordinators.transactions.turn import SendMarkers
 from raylog.actors.partition.partition import Partition
 from raylog.storage.clock import SteadyClock
-from raylog.storage.errors import CorruptRecord, DiskFull, RaylogError, StorageError
+from raylog.storage.errors import (
+    CorruptRecord,
+    DiskFull,
+    OutOfResources,
+    RaylogError,
+    StorageError,
+)
 from raylog.storage.records.record import Record
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.logs import Disk
@@ -40,7 +47,8 @@ QUICK = TransactionConfig(abort_interval_ms=10)
 class Notes:
     """A log and a sender that write down what is asked of them, in its order.
 
-    ``problem``: what an append raises; ``flush_problem``: what a flush does.
+    ``problem``: what an append raises; ``flush_problem``: what a flush does. ``flushes``: all
+    of them, also those that failed.
     """
 
     def __init__(self, *batches: ReadBatch, problem: Exception | None = None) -> None:
@@ -48,6 +56,7 @@ class Notes:
         self.sent: list[SendMarkers] = []
         self.problem: RaylogError | None = None
         self.flush_problem: RaylogError | None = None
+        self.flushes = 0
         self._batches, self._read_problem = batches, problem
 
     def append(self, records: Sequence[LogRecord], now_ms: int) -> int:
@@ -57,6 +66,7 @@ class Notes:
         return 0
 
     def flush(self) -> None:
+        self.flushes += 1
         if self.flush_problem is not None:
             raise self.flush_problem
         self.said.append("flush")
@@ -137,6 +147,25 @@ def test_what_is_not_on_the_disk_sends_no_marker(
     coordinator.ask(EndRequest(owner, True, 1))
     assert notes.sent == []
     assert "decision-not-flushed" in caplog.text
+    coordinator.stop()
+
+
+def test_a_decision_that_could_not_be_flushed_is_flushed_later(
+    failures: Failures, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(coordinator_module, "FLUSH_AGAIN_S", 0.01)
+    notes = Notes()
+    coordinator = serving(begun(notes, notes, failures))
+    owner = owner_of(coordinator)
+    add(coordinator, owner)
+    notes.flush_problem = OutOfResources("/log", "no descriptor is left")
+    coordinator.ask(EndRequest(owner, True, 1))
+    wait_for(lambda: notes.flushes >= 3, what="it tries again")
+    assert notes.sent == []
+    assert caplog.text.count("decision-not-flushed") == 1
+    notes.flush_problem = None
+    wait_for(lambda: len(notes.sent) == 1)
+    assert notes.said[-2:] == ["flush", "send"]
     coordinator.stop()
 
 
