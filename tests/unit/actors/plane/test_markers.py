@@ -36,7 +36,9 @@ def markers(producer_id: int, *partitions: TopicPartition, version: int = 1) -> 
 class Partitions:
     """What they answer: ``codes`` one after the other, and then 0. ``is_gone``: their topic.
 
-    ``count``: those that the topic has by now. ``hung``: one that does not answer.
+    ``count``: those that the topic has by now. ``hung``: one that does not answer. ``unknown``: the
+    answers that are to come where nobody says what topics there are. ``left_out``: a producer that
+    is in no answer yet, so many times.
     """
 
     def __init__(self) -> None:
@@ -45,12 +47,17 @@ class Partitions:
         self.is_gone, self.count = False, 2
         self.hold: threading.Event | None = None
         self.hung: TopicPartition | None = None
+        self.unknown = self.left_out = 0
+        self.forgotten: list[str] = []
 
     def topic(self, name: str) -> Topic | None:
+        if self.unknown:
+            self.unknown -= 1
+            raise PeerAway("the LogManager", "it is away")
         return None if self.is_gone else Topic("id", self.count)
 
     def forget(self, name: str) -> None:
-        pass
+        self.forgotten.append(name)
 
     def ask(self, partition: TopicPartition, api: Api, version: int, body: Value) -> Value:
         assert api is WRITE_TXN_MARKERS
@@ -61,7 +68,11 @@ class Partitions:
         code = self.codes[partition].pop(0) if self.codes[partition] else 0
         if code is None or self.is_gone:
             raise PeerAway(str(partition), "it is away")
-        return {"markers": [self._told(one, code) for one in body["markers"]]}
+        told = [self._told(one, code) for one in body["markers"]]
+        if self.left_out:
+            self.left_out -= 1
+            told.pop()
+        return {"markers": told}
 
     def _told(self, marker: Value, code: int) -> Value:
         topics = [
@@ -155,6 +166,33 @@ def test_a_partition_that_its_topic_does_not_have_any_more_needs_none(
     sent.sender.send(markers(7))
     sent.all_of((7, FIRST), (7, SECOND))
     assert [partition for partition, _ in partitions.asked].count(SECOND) == 1
+
+
+def test_a_topic_of_which_nobody_speaks_is_not_gone(partitions: Partitions, sent: Sent) -> None:
+    partitions.codes[FIRST] = [None] * 3
+    partitions.unknown = 3
+    sent.sender.send(markers(7, FIRST))
+    sent.all_of((7, FIRST))
+    assert len(partitions.asked) == 4
+    assert partitions.forgotten == ["t"] * 3, "what was known of it may be old"
+
+
+def test_a_marker_that_is_not_answered_is_sent_again(partitions: Partitions, sent: Sent) -> None:
+    partitions.left_out = 1
+    sent.sender.send(markers(7, FIRST))
+    sent.all_of((7, FIRST))
+    assert len(partitions.asked) == 2
+
+
+def test_one_line_says_that_a_partition_does_not_take_its_markers(
+    partitions: Partitions, sent: Sent, caplog: pytest.LogCaptureFixture
+) -> None:
+    tries = 2 * markers_module.LOUD_AFTER
+    partitions.codes[FIRST] = [6] * tries
+    sent.sender.send(markers(7, FIRST))
+    sent.all_of((7, FIRST))
+    assert len(partitions.asked) == tries + 1
+    assert caplog.text.count("markers-not-written") == 1
 
 
 def test_a_topic_that_is_being_made_is_not_gone(partitions: Partitions, sent: Sent) -> None:

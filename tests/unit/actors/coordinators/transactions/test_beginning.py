@@ -89,6 +89,7 @@ def test_an_open_transaction_is_aborted_for_who_comes_next() -> None:
     assert coordinator.try_init() == InitAnswer(51)
     assert coordinator.commit(first) == 90
     coordinator.mark()
+    assert coordinator.try_init(first.producer_id, first.epoch) == InitAnswer(90), "nor before him"
     assert coordinator.init() == Owner(ID, first.producer_id, 2)
     assert coordinator.try_init(first.producer_id, first.epoch) == InitAnswer(90)
 

@@ -1,5 +1,6 @@
 """The shell of the coordinator of transactions: what comes before what, and what it survives."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -242,6 +243,26 @@ def test_who_was_stopped_answers_nothing_and_takes_no_news(failures: Failures) -
     for partition in (FIRST, SECOND):
         coordinator.marked(notes.sent[0], partition)
     assert notes.said == []
+    assert coordinator.ask(ListRequest()) == NotServed(15)
+
+
+def test_who_was_stopped_while_it_read_its_log_never_serves(failures: Failures) -> None:
+    reads, may_end = threading.Event(), threading.Event()
+
+    class Slow(Notes):
+        def read(self) -> Iterator[ReadBatch]:
+            reads.set()
+            assert may_end.wait(10)
+            yield from super().read()
+
+    notes = Slow()
+    coordinator = begun(notes, notes, failures)
+    assert reads.wait(10)
+    assert coordinator.ask(ListRequest()) == NotServed(14)
+    coordinator.stop()
+    may_end.set()
+    name = "coordinator of state-0"
+    wait_for(lambda: name not in {thread.name for thread in threading.enumerate()})
     assert coordinator.ask(ListRequest()) == NotServed(15)
 
 
