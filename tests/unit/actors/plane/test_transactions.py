@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from raylog.actors.partition.transaction_end import TransactionEnd
 from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.groups import OFFSET_FETCH
 from raylog.actors.plane.apis.records import INIT_PRODUCER_ID, PRODUCE
@@ -18,6 +19,8 @@ from raylog.actors.plane.apis.transactions import (
     WRITE_TXN_MARKERS,
 )
 from raylog.actors.plane.errors import PeerAway
+from raylog.actors.plane.transactions.beginning import beginning
+from raylog.actors.plane.transactions.verifying import Verifier, Writer
 from raylog.storage.names import TopicPartition
 from raylog.storage.schemas.types import Value
 from raylog.storage.state.properties import id_uuid
@@ -227,6 +230,42 @@ def test_a_batch_of_no_transaction_is_refused(cluster: Cluster) -> None:
     newer = Client(cluster, 2)
     newer.producer_id, newer.epoch = client.producer_id, client.epoch + 1
     assert newer.write(FIRST) == 47
+
+
+def test_a_marker_while_the_coordinator_is_asked_makes_its_yes_void(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(cluster)
+    client.init()
+    client.add(FIRST)
+    end = TransactionEnd(client.producer_id, client.epoch, is_commit=False, coordinator_epoch=0)
+    ask = cluster.ask
+
+    def ask_and_end(partition: TopicPartition, api: Api, version: int, body: Value) -> Value:
+        told = ask(partition, api, version, body)
+        if "transactions" in body:  # it is the leader who asks
+            cluster.processes[FIRST].partition.end_transaction(end)
+        return told
+
+    monkeypatch.setattr(cluster, "ask", ask_and_end)
+    assert client.write(FIRST) == 48
+    monkeypatch.undo()
+    assert client.write(FIRST) == 0
+
+
+def test_a_no_of_the_coordinator_lets_no_batch_of_another_request_in(cluster: Cluster) -> None:
+    client = Client(cluster)
+    client.init()
+    partition = cluster.processes[FIRST].partition
+    writer = Writer(ID, client.producer_id, client.epoch, version=1)
+    with beginning(partition, FIRST, Verifier(cluster), writer) as code:
+        assert code == 48
+        assert not partition.verifications.allow(client.producer_id, client.epoch)
+        client.add(FIRST)
+        with beginning(partition, FIRST, Verifier(cluster), writer) as code:
+            assert code == 0
+            assert partition.verifications.allow(client.producer_id, client.epoch)
+    assert not partition.verifications
 
 
 def test_who_has_no_coordinator_waits_with_his_batches(cluster: Cluster) -> None:
