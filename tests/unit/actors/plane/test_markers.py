@@ -316,7 +316,16 @@ def test_a_coordinator_that_is_busy_is_asked_again_for_a_moment(busy: int | None
 
 @pytest.mark.parametrize(
     ("version", "code", "told"),
-    [(1, 90, 47), (2, 90, 47), (1, 120, 48), (2, 120, 120), (1, 49, 49), (1, 48, 48), (2, 3, 3)],
+    [
+        (1, 90, 47),
+        (2, 90, 47),
+        (1, 120, 48),
+        (2, 120, 120),
+        (1, 49, 49),
+        (1, 48, 48),
+        (2, 3, 3),
+        (2, -1, 15),
+    ],
 )
 def test_a_refusal_is_told_as_clients_know_it(version: int, code: int, told: int) -> None:
     coordinator = Coordinator(code)

@@ -199,6 +199,22 @@ def aborted(cluster: Cluster, partition: TopicPartition) -> int:
     return len(found.aborted or ())
 
 
+def marked(client: Client, partition: TopicPartition, number: int = 0, **fields: int) -> int:
+    """The code for a marker of the client's transaction; ``fields``: of the marker."""
+    marker = {
+        "producerId": client.producer_id,
+        "producerEpoch": client.epoch,
+        "transactionResult": False,
+        "topics": [{"name": partition.topic, "partitionIndexes": [number]}],
+        "coordinatorEpoch": 0,
+        "transactionVersion": 0,
+        **fields,
+    }
+    told = client.cluster.ask(partition, WRITE_TXN_MARKERS, 2, {"markers": [marker]})
+    (answered,) = told["markers"]
+    return int(answered["topics"][0]["partitions"][0]["errorCode"])
+
+
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_a_transaction_over_two_partitions(cluster: Cluster, version: int, is_commit: bool) -> None:
@@ -473,25 +489,51 @@ def test_an_administrator_ends_what_hangs(cluster: Cluster) -> None:
     client.init()
     client.add(FIRST)
     client.write(FIRST)
-
-    def marked(partition: TopicPartition, number: int, epoch: int) -> int:
-        marker = {
-            "producerId": client.producer_id,
-            "producerEpoch": epoch,
-            "transactionResult": False,
-            "topics": [{"name": partition.topic, "partitionIndexes": [number]}],
-            "coordinatorEpoch": 0,
-        }
-        told = cluster.ask(partition, WRITE_TXN_MARKERS, 1, {"markers": [marker]})
-        (answered,) = told["markers"]
-        return int(answered["topics"][0]["partitions"][0]["errorCode"])
-
-    assert marked(FIRST, 1, client.epoch) == 6
-    assert marked(FIRST, 0, -1) == 87
-    assert marked(COORDINATOR, 0, client.epoch) == 17
-    assert marked(OFFSETS, 0, client.epoch) == 0
-    assert marked(FIRST, 0, client.epoch) == 0
+    assert marked(client, FIRST, number=1) == 6
+    assert marked(client, FIRST, producerEpoch=-1) == 87
+    assert marked(client, COORDINATOR) == 17
+    assert marked(client, OFFSETS) == 0
+    assert marked(client, FIRST) == 0
     assert aborted(cluster, FIRST) == 1
+
+
+def test_a_marker_of_an_older_coordinator_is_refused(cluster: Cluster) -> None:
+    client = Client(cluster)
+    client.init()
+    for partition in (FIRST, OFFSETS):
+        assert marked(client, partition, coordinatorEpoch=4) == 0
+        assert marked(client, partition, coordinatorEpoch=3) == 52
+        assert marked(client, partition, coordinatorEpoch=4) == 0
+
+
+def test_a_late_marker_of_version_2_does_not_end_the_next_transaction(cluster: Cluster) -> None:
+    client = Client(cluster, 2)
+    client.init()
+    client.write(FIRST)
+    client.commit_offset(5, 5)
+    for partition in (FIRST, OFFSETS):
+        assert marked(client, partition, transactionVersion=2) == 47
+        assert stable(cluster, partition) == (0, 1)
+    assert client.end() == 0
+    ended(cluster)
+    assert fetched(cluster, must_be_stable=True) == (5, 0)
+
+
+def test_a_marker_of_offsets_waits_for_their_coordinator(cluster: Cluster) -> None:
+    client = Client(cluster)
+    client.init()
+    client.add_offsets()
+    client.commit_offset(5)
+    groups = cluster.processes[OFFSETS].groups
+    assert groups is not None
+    groups.stop()
+    assert client.end() == 0
+    assert marked(client, OFFSETS) == 6
+    assert state(cluster)["transactionState"] == "PrepareCommit"
+    cluster.processes[OFFSETS].restart()
+    cluster.serves()
+    assert ended(cluster) == "CompleteCommit"
+    assert fetched(cluster, must_be_stable=True) == (5, 0)
 
 
 def test_nobody_gets_an_id_where_no_producer_id_can_be_had(cluster: Cluster) -> None:
