@@ -18,7 +18,8 @@ from raylog.actors.plane.apis.transactions import (
     TXN_OFFSET_COMMIT,
     WRITE_TXN_MARKERS,
 )
-from raylog.actors.plane.errors import PeerAway
+from raylog.actors.plane.errors import PeerAway, PeerGone
+from raylog.actors.plane.frames import read_answer, request_frame
 from raylog.actors.plane.transactions.beginning import beginning
 from raylog.actors.plane.transactions.verifying import Verifier, Writer
 from raylog.storage.names import TopicPartition
@@ -26,6 +27,7 @@ from raylog.storage.schemas.types import Value
 from raylog.storage.state.properties import id_uuid
 from raylog.storage.testing.logs import TOPIC_ID, of_producer
 from raylog.storage.testing.waiting import wait_for
+from tests.unit.actors.coordinators.test_group_coordinator import Place
 from tests.unit.actors.plane.together import (
     COORDINATOR,
     FIRST,
@@ -199,9 +201,9 @@ def aborted(cluster: Cluster, partition: TopicPartition) -> int:
     return len(found.aborted or ())
 
 
-def marked(client: Client, partition: TopicPartition, number: int = 0, **fields: int) -> int:
-    """The code for a marker of the client's transaction; ``fields``: of the marker."""
-    marker = {
+def marker_of(client: Client, partition: TopicPartition, number: int = 0, **fields: int) -> Value:
+    """A marker of the client's transaction; ``fields``: of it."""
+    return {
         "producerId": client.producer_id,
         "producerEpoch": client.epoch,
         "transactionResult": False,
@@ -210,6 +212,11 @@ def marked(client: Client, partition: TopicPartition, number: int = 0, **fields:
         "transactionVersion": 0,
         **fields,
     }
+
+
+def marked(client: Client, partition: TopicPartition, number: int = 0, **fields: int) -> int:
+    """The code for it."""
+    marker = marker_of(client, partition, number, **fields)
     told = client.cluster.ask(partition, WRITE_TXN_MARKERS, 2, {"markers": [marker]})
     (answered,) = told["markers"]
     return int(answered["topics"][0]["partitions"][0]["errorCode"])
@@ -517,6 +524,46 @@ def test_a_late_marker_of_version_2_does_not_end_the_next_transaction(cluster: C
     assert client.end() == 0
     ended(cluster)
     assert fetched(cluster, must_be_stable=True) == (5, 0)
+
+
+@pytest.mark.parametrize("has_gone", [True, False])
+def test_an_older_copy_of_a_marker_does_not_end_the_next_transaction(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, has_gone: bool
+) -> None:
+    """The copy is read when its sender has gone (``has_gone``), or that moment it goes."""
+    client = Client(cluster)
+    client.init()
+    process = cluster.processes[FIRST]
+
+    def next_one_begins() -> None:
+        assert client.end() == 0
+        ended(cluster)
+        assert client.add(FIRST) == [0]
+        assert client.write(FIRST) == 0
+
+    class Sender(Place):
+        def has_peer_gone(self) -> bool:
+            if not has_gone:
+                next_one_begins()  # another copy was answered
+            return has_gone
+
+    client.add(FIRST)
+    client.write(FIRST)
+    if has_gone:
+        next_one_begins()
+    copy = {"markers": [marker_of(client, FIRST, transactionResult=True)]}
+    frame = bytearray(request_frame(WRITE_TXN_MARKERS, 2, copy))
+    if has_gone:
+        with pytest.raises(PeerGone):
+            process.door([frame], Sender())  # type: ignore[arg-type]
+    else:
+        pieces: Any = process.door([frame], Sender())  # type: ignore[arg-type]
+        told = read_answer(WRITE_TXN_MARKERS, 2, b"".join(pieces))
+        assert told["markers"][0]["topics"][0]["partitions"][0]["errorCode"] == 6
+    assert stable(cluster, FIRST) == (2, 3)
+    assert client.end(is_commit=False) == 0
+    ended(cluster)
+    assert aborted(cluster, FIRST) == 1
 
 
 def test_a_marker_of_offsets_waits_for_their_coordinator(cluster: Cluster) -> None:
