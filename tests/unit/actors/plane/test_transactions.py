@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from raylog.actors.coordinators.homes import partition_of
 from raylog.actors.partition.transaction_end import TransactionEnd
 from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.groups import OFFSET_FETCH
@@ -20,9 +21,10 @@ from raylog.actors.plane.apis.transactions import (
 )
 from raylog.actors.plane.errors import PeerAway, PeerGone
 from raylog.actors.plane.frames import read_answer, request_frame
+from raylog.actors.plane.peers.peers import Topic
 from raylog.actors.plane.transactions.beginning import beginning
 from raylog.actors.plane.transactions.verifying import Verifier, Writer
-from raylog.storage.names import TopicPartition
+from raylog.storage.names import TRANSACTION_STATE, TopicPartition
 from raylog.storage.schemas.types import Value
 from raylog.storage.state.properties import id_uuid
 from raylog.storage.testing.logs import TOPIC_ID, of_producer
@@ -489,6 +491,20 @@ def test_who_is_no_coordinator_says_so(cluster: Cluster) -> None:
         one["transactionalId"]
         for one in cluster.ask(COORDINATOR, LIST_TRANSACTIONS, 0, body)["transactionStates"]
     ] == [ID]
+
+
+def test_an_id_of_another_coordinator_is_not_taken(cluster: Cluster) -> None:
+    cluster.topics[TRANSACTION_STATE] = Topic(TOPIC_ID, 2)
+    for name in ("a", "b"):
+        is_here = partition_of(name, 2) == COORDINATOR.partition
+        body = {
+            "transactionalId": name,
+            "transactionTimeoutMs": 1_000,
+            "producerId": -1,
+            "producerEpoch": -1,
+        }
+        told = cluster.ask(COORDINATOR, INIT_PRODUCER_ID, 4, body)
+        assert told["errorCode"] == (0 if is_here else 16)
 
 
 def test_an_administrator_ends_what_hangs(cluster: Cluster) -> None:

@@ -261,6 +261,15 @@ def test_version_1_does_not_know_the_epoch_before() -> None:
     assert coordinator.end(owner, version=2).error_code == 0
 
 
+def test_who_has_taken_the_id_again_has_nothing_to_repeat() -> None:
+    coordinator, owner = brought_to("COMPLETE_ABORT", version=2)
+    now = coordinator.init(owner.producer_id, 1)
+    assert coordinator.state == "EMPTY"
+    before = now._replace(epoch=1)
+    for is_commit in (True, False):
+        assert coordinator.end(before, is_commit=is_commit, version=2) == EndAnswer(90)
+
+
 def test_no_epoch_is_not_taken_for_the_one_before() -> None:
     coordinator = Coordinator()
     owner = coordinator.init()
