@@ -112,6 +112,7 @@ class Log(ReadableLog):
         self.append_all = self._log_end.append_all
         self.needs_verification = self._log_end.needs_verification
         self.check_raises_epoch = self._log_end.check_raises_epoch
+        self.transaction_start = self._log_end.transaction_start
         self.missing_before = self._log_end.missing_before
         self.refuse = self._log_end.refuse
         self.expire_producers = self._log_end.expire_producers

@@ -213,6 +213,10 @@ class LogEnd:
         """See ``ProducerStates``."""
         self.producers.check_raises_epoch(producer_id, marker_epoch)
 
+    def transaction_start(self, producer_id: int) -> int | None:
+        """The first offset of a producer's open transaction; None where nothing is open."""
+        return self.producers.open_transactions.get(producer_id)
+
     def missing_before(self, header: BatchHeader) -> RaylogError | None:
         """See ``Refusals``."""
         assert self._locks.end.locked()

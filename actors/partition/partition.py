@@ -44,7 +44,13 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from raylog.actors.errors import InternalTopic, InvalidRequest, NotInTransaction, TooManyAppends
+from raylog.actors.errors import (
+    InternalTopic,
+    InvalidRequest,
+    NotInTransaction,
+    NotLeader,
+    TooManyAppends,
+)
 from raylog.actors.messages import AppendResult, FetchResult, PartitionOffsets, RemovedSegments
 from raylog.actors.partition.bounds import IN_FLIGHT_BYTES, PARKED_FETCHES, InFlight
 from raylog.actors.partition.meters import Meters, name_of
@@ -251,8 +257,12 @@ class Partition:
     def end_transaction(self, end: TransactionEnd, *, is_own: bool = False) -> AppendResult:
         """Write the marker of a transaction; fine if it is there, or if nothing was written.
 
-        ``is_own``: see ``append_own``. Raises InvalidProducerEpoch, TransactionCoordinatorFenced,
-        InternalTopic, DiskFull and StorageError.
+        A marker that was asked for before the transaction began may be of the one before, which has
+        the same epoch in version 1: a coordinator that had no answer has asked again, and this is
+        the older copy. It is refused by what is tried again: who still waits for it asks anew.
+
+        ``is_own``: see ``append_own``. Raises NotLeader for such a one, InvalidProducerEpoch,
+        TransactionCoordinatorFenced, InternalTopic, DiskFull and StorageError.
         """
         if self._is_internal and not is_own:
             raise InternalTopic(self.log.partition.topic)
@@ -266,6 +276,9 @@ class Partition:
         batch = check_append(records, self.log.config, now_ms, COORDINATOR)
         with self._append_lock:
             self.check_online()
+            start = self.log.transaction_start(end.producer_id)
+            if start is not None and end.asked_at is not None and end.asked_at <= start:
+                raise NotLeader(str(self.log.partition), "the marker is older than the transaction")
             if end.raises_epoch:
                 self.log.check_raises_epoch(end.producer_id, end.epoch)
             info = self._append_checked(batch, now_ms, COORDINATOR)

@@ -4,13 +4,18 @@ from typing import NamedTuple
 
 
 class TransactionEnd(NamedTuple):
-    """``raises_epoch``: it has another epoch than the batches (version 2 of transactions)."""
+    """``raises_epoch``: it has another epoch than the batches (version 2 of transactions).
+
+    ``asked_at``: the end of the partition's log when it was asked for. What begins there or behind
+    may be the next transaction: see ``Partition.end_transaction``. None: nobody can ask late.
+    """
 
     producer_id: int
     epoch: int
     is_commit: bool
     coordinator_epoch: int
     raises_epoch: bool = False
+    asked_at: int | None = None
 
     @property
     def ended_epoch(self) -> int:

@@ -116,7 +116,7 @@ class Door:
         if api in COORDINATOR_APIS or self._is_of_transactions(request):
             return [answer_transaction_request(request, self._transactions)]
         if api is WRITE_TXN_MARKERS:
-            return [write_markers(request, self.hosts, self._coordinator)]
+            return [write_markers(request, self.hosts, self._coordinator, parking)]
         if api is TXN_OFFSET_COMMIT:
             return [self._commit_in_transaction(request, parking)]
         if api in GROUP_APIS:

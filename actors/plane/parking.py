@@ -87,6 +87,12 @@ class Parking:
                 return "peer is gone"
             poll.unregister(self._connection)
 
+    def has_peer_gone(self) -> bool:
+        """Whether the peer has ended the connection; this side's own end does not count."""
+        poll = select.poll()
+        poll.register(self._connection, _ENDS)
+        return bool(poll.poll(0)) and not self._is_stopping
+
     def stop(self) -> None:
         """This side is about to end the connection."""
         self._is_stopping = True

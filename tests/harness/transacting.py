@@ -42,6 +42,7 @@ from raylog.storage.schemas.types import Value
 from raylog.storage.testing.logs import TOPIC_ID, of_producer
 from tests.harness.consuming import FakeConnection, ManualWaiter
 from tests.harness.futures import future_of
+from tests.unit.actors.coordinators.test_group_coordinator import Place
 from tests.unit.actors.coordinators.transactions.playing import WALL_MS, Coordinator
 
 COORDINATORS = 2
@@ -149,7 +150,7 @@ class TransactionBroker(FakeConnection):
         if request.api is DESCRIBE_PRODUCERS:
             return memoryview(describe_producers(parsed, self._hosts(place)))
         if request.api is WRITE_TXN_MARKERS:
-            return memoryview(write_markers(parsed, self._hosts(place), None))
+            return memoryview(write_markers(parsed, self._hosts(place), None, Place()))  # type: ignore[arg-type]
         assert place.topic == TRANSACTION_STATE
         coordinator: TransactionCoordinator = _Asked(self.coordinators[place.partition])  # type: ignore[assignment]
         service = Service(self, Verifier(self), coordinator, place.partition)  # type: ignore[arg-type]

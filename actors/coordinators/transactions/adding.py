@@ -62,7 +62,7 @@ def _why_no_owner(known: Transaction, owner: Owner) -> int:
         return INVALID_PRODUCER_ID_MAPPING
     if known.state.is_decided:
         return CONCURRENT_TRANSACTIONS
-    return NONE if known.epoch == owner.epoch else PRODUCER_FENCED
+    return NONE if known.is_current(owner.epoch) else PRODUCER_FENCED
 
 
 def verify(known: Transaction | None, request: VerifyRequest) -> VerifyAnswer:

@@ -15,9 +15,10 @@ Empty, Complete*  another epoch                                 90
 ================  ============================================  ==================
 
 51 means "ask again": the markers are on their way, or the decision is. Where no epoch is left the
-next one is the epoch 0 of a new producer id. An abort of a transaction that is open raises the
-epoch by itself, so that its producer is fenced before its markers are written; who takes the id
-raises it once more. Source: ``TransactionCoordinator.handleInitProducerId`` of Kafka; KIP-360.
+next one is the epoch 0 of a new producer id: the largest epoch is for a fence, and nobody gets it.
+An abort of a transaction that is open raises the epoch by itself, so that its producer is fenced
+before its markers are written; who takes the id raises it once more. Source:
+``TransactionCoordinator.handleInitProducerId`` of Kafka; KIP-360.
 
 In one case Kafka decides otherwise: an old epoch aborts the transaction of who has the current one.
 """
@@ -40,6 +41,7 @@ from raylog.actors.coordinators.transactions.messages import (
     ProducerIdNeeded,
 )
 from raylog.actors.coordinators.transactions.transaction import (
+    MAX_EPOCH,
     NO_ID,
     NO_TIME,
     State,
@@ -64,7 +66,7 @@ def begin(known: Transaction | None, request: InitRequest, token: Token, turn: T
         is_owner = request.owner.epoch != NO_ID
         aborted = fence(known, turn.wall_ms, is_asked_by_owner=is_owner)
         turn.change(aborted, Answered(token, InitAnswer(CONCURRENT_TRANSACTIONS)))
-    elif _is_repeated(known, request.owner):
+    elif _is_repeated(known, request.owner) and known.epoch != MAX_EPOCH:
         turn.reply(token, InitAnswer(NONE, known.producer_id, known.epoch))
     elif known.is_exhausted:
         _take_fresh_id(known, request, token, turn)
@@ -97,7 +99,7 @@ def _why_refused(known: Transaction, owner: Owner) -> int:
 
 
 def _is_current(known: Transaction, owner: Owner) -> bool:
-    return (owner.producer_id, owner.epoch) == (known.producer_id, known.epoch)
+    return owner.producer_id == known.producer_id and known.is_current(owner.epoch)
 
 
 def _is_repeated(known: Transaction, owner: Owner) -> bool:

@@ -51,6 +51,8 @@ logger = logging.getLogger(__name__)
 
 # A clock that was set is looked at again after this.
 LONGEST_SLEEP_S: Final = 60.0
+# A decision that could not be brought to the disk, for want of a descriptor or of memory.
+FLUSH_AGAIN_S: Final = 1.0
 
 
 class CoordinatorLog(Protocol):
@@ -95,6 +97,7 @@ class TransactionCoordinator:
         self._state: Literal["loads", "serves", "failed", "stopped"] = "loads"
         self._answers: dict[Token, TransactionAnswer] = {}
         self._last_token = 0
+        self._unsent: list[SendMarkers] = []  # their decisions may not be on the disk yet
         self._is_refused = False  # by the log; one line says it, and another when it is over
 
     def begin(self) -> None:
@@ -163,13 +166,29 @@ class TransactionCoordinator:
         return Appended(append)
 
     def _send(self, markers: SendMarkers) -> None:
-        """Where the disk does not take the decision, the next life of the partition sends them."""
+        """A decision that is not on the disk has no markers yet.
+
+        A shortage passes: then they are sent. Where the disk has failed, the partition's next life
+        sends them.
+        """
+        self._unsent.append(markers)
+        error = self._send_flushed()
+        if error is not None:
+            warn(logger, "decision-not-flushed", partition=self._name, error=str(error))
+
+    def _send_flushed(self) -> RaylogError | None:
+        """Send the markers of all decisions once these are on the disk; returns why they are not.
+
+        A partition whose disk has failed is not flushed again: it is offline.
+        """
         try:
             self._log.flush()
         except RaylogError as error:
-            warn(logger, "decision-not-flushed", partition=self._name, error=str(error))
-            return
-        self._sender.send(markers)
+            return error
+        for markers in self._unsent:
+            self._sender.send(markers)
+        self._unsent.clear()
+        return None
 
     # -- its thread --------------------------------------------------------------------------------
 
@@ -207,9 +226,12 @@ class TransactionCoordinator:
     def _ring(self) -> None:
         with self._changed:
             while self._state == "serves":
+                if self._unsent:
+                    self._send_flushed()
                 now_ms, due_ms = self._clock.now_ms(), self._machine.next_alarm_ms
                 if due_ms is not None and due_ms <= now_ms:
                     self._handle(AlarmRings())
                     continue
                 sleep_s = LONGEST_SLEEP_S if due_ms is None else (due_ms - now_ms) / 1000
-                self._changed.wait(min(sleep_s, LONGEST_SLEEP_S))
+                longest_s = FLUSH_AGAIN_S if self._unsent else LONGEST_SLEEP_S
+                self._changed.wait(min(sleep_s, longest_s))

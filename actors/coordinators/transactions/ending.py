@@ -80,7 +80,7 @@ def end(known: Transaction | None, request: EndRequest, token: Token, turn: Turn
 def _why_no_owner(known: Transaction, request: EndRequest) -> int:
     if known.producer_id != request.owner.producer_id:
         return INVALID_PRODUCER_ID_MAPPING
-    return NONE if known.epoch == request.owner.epoch else PRODUCER_FENCED
+    return NONE if known.is_current(request.owner.epoch) else PRODUCER_FENCED
 
 
 def _has_ended_it(known: Transaction, request: EndRequest) -> bool:

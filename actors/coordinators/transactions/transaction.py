@@ -95,6 +95,10 @@ class Transaction:
         """Whether its producer id has no epoch left for another producer."""
         return self.epoch >= LAST_OF_A_PRODUCER
 
+    def is_current(self, epoch: int) -> bool:
+        """Whether this is its producer's epoch. The one of a fence is nobody's."""
+        return epoch == self.epoch != MAX_EPOCH
+
     def validate(self) -> None:
         """Assert what is true of every one."""
         assert self.producer_id >= 0

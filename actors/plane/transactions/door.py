@@ -45,10 +45,11 @@ from raylog.actors.plane.apis.transactions import (
     LIST_TRANSACTIONS,
 )
 from raylog.actors.plane.codes import NOT_LEADER, code_of
-from raylog.actors.plane.errors import PeerAway
+from raylog.actors.plane.errors import PeerAway, PeerGone
 from raylog.actors.plane.frames import Request, answer, read_body
 from raylog.actors.plane.hosts import Hosts
 from raylog.actors.plane.hot.parts import NO_TOPIC_ID
+from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.transactions.service import Transactions
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import CONSUMER_OFFSETS, TopicPartition
@@ -262,12 +263,24 @@ def answer_transaction_request(request: Request, transactions: Transactions | No
     return answer(request, _ANSWERS[request.api](request, body, _Asking(request, transactions)))
 
 
-def write_markers(request: Request, hosts: Hosts, groups: GroupCoordinator | None) -> bytes:
+def write_markers(
+    request: Request, hosts: Hosts, groups: GroupCoordinator | None, parking: Parking
+) -> bytes:
     """The answer to a WriteTxnMarkers request: of a coordinator, or of an administrator.
 
     A marker of ``__consumer_offsets`` goes by its coordinator, so that the offsets that it commits
-    count when it is answered. Raises MalformedRequest.
+    count when it is answered.
+
+    A coordinator that has waited for too long ends its connection, and asks again by another one.
+    A process that stood still reads all these copies at once, and the next transaction may begin
+    when the newest one is answered. So a copy whose sender has gone is dropped. Its sender may go
+    right after that look: ``asked_at`` tells what has begun since.
+
+    Raises MalformedRequest, and PeerGone where nobody waits for the answer.
     """
+    ends = {(host.topic, host.number): host.partition.log.log_end_offset for host in hosts}
+    if parking.has_peer_gone():
+        raise PeerGone("its markers were asked for again")
     markers = []
     for marker in read_body(request)["markers"]:
         version = marker["transactionVersion"] if request.version >= _ASKED_OF_EACH_FROM else 0
@@ -284,7 +297,13 @@ def write_markers(request: Request, hosts: Hosts, groups: GroupCoordinator | Non
                 "partitions": [
                     {
                         "partitionIndex": number,
-                        "errorCode": _write_marker(topic["name"], number, end, hosts, groups),
+                        "errorCode": _write_marker(
+                            topic["name"],
+                            number,
+                            end._replace(asked_at=ends.get((topic["name"], number))),
+                            hosts,
+                            groups,
+                        ),
                     }
                     for number in topic["partitionIndexes"]
                 ],

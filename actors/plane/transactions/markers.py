@@ -2,8 +2,8 @@
 
 The markers for one partition go together, in one request, and no second one is under way meanwhile.
 What fails is sent again, after longer and longer pauses: a partition comes back, or is moved. One
-whose topic is gone needs no marker. A partition that hangs holds up a thread for as long as it is
-waited for, and none of the others but by that.
+whose topic is gone, or was made anew with fewer partitions, needs no marker. A partition that hangs
+holds up a thread for as long as it is waited for, and none of the others but by that.
 """
 
 import heapq
@@ -74,11 +74,15 @@ class MarkerSender:
         with self._changed:
             for partition in markers.partitions:
                 self._add(partition, [markers], self._now_s())
-            if len(self._due) > self._idle and self._threads < THREADS:
-                self._threads += 1
-                name = f"markers {self._threads}"
-                threading.Thread(target=self._run, name=name, daemon=True).start()
+            self._start_threads(len(self._due) - self._idle)
             self._changed.notify_all()
+
+    def _start_threads(self, wanted: int) -> None:
+        """So many more, as far as there may be more. With the lock held."""
+        for _ in range(min(wanted, THREADS - self._threads)):
+            self._threads += 1
+            name = f"markers {self._threads}"
+            threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def stop(self) -> None:
         """Send nothing any more."""
@@ -153,7 +157,7 @@ class MarkerSender:
             told = self._peers.ask(partition, WRITE_TXN_MARKERS, _VERSION, body)
         except PeerAway as error:
             if self._is_gone(partition):
-                event(logger, "markers-not-needed", partition=partition, why="its topic is gone")
+                event(logger, "markers-not-needed", partition=partition, why="it is gone")
                 return [], ""
             return some, str(error)
         codes = {one["producerId"]: _code(one) for one in told["markers"]}
@@ -180,9 +184,12 @@ class MarkerSender:
     def _is_gone(self, partition: TopicPartition) -> bool:
         self._peers.forget(partition.topic)
         try:
-            return self._peers.topic(partition.topic) is None
+            topic = self._peers.topic(partition.topic)
         except PeerAway:
             return False
+        if topic is None:
+            return True
+        return 0 < topic.partitions <= partition.partition  # 0: it is being made
 
 
 def _code(marker: Value) -> int:

@@ -22,6 +22,7 @@ from raylog.actors.coordinators.codes import (
     NOT_COORDINATOR,
     PRODUCER_FENCED,
     TRANSACTION_ABORTABLE,
+    UNKNOWN_TOPIC_OR_PARTITION,
 )
 from raylog.actors.coordinators.homes import partition_of
 from raylog.actors.errors import (
@@ -139,6 +140,8 @@ def problem_of(code: int, partition: str, writer: Writer) -> RaylogError:
     producer_id, epoch = writer.producer_id, writer.epoch
     if code == COORDINATOR_NOT_AVAILABLE:
         return NotVerified(partition, f"{writer.transactional_id!r} has no coordinator now")
+    if code == UNKNOWN_TOPIC_OR_PARTITION:  # it is here: the coordinator's node hears of it later
+        return NotVerified(partition, "the coordinator has not heard of the partition yet")
     if code == INVALID_PRODUCER_EPOCH:
         return InvalidProducerEpoch(partition, producer_id, epoch + 1, epoch)
     if code == INVALID_PRODUCER_ID_MAPPING:

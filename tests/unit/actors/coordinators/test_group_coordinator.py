@@ -62,6 +62,9 @@ class Place:
         assert self._bell.wait(timeout_ms / 1000), "nobody wakes it"
         return "peer is gone" if self._has_gone else "woken"
 
+    def has_peer_gone(self) -> bool:
+        return self._has_gone
+
     def leave(self) -> None:
         self._has_gone = True
         self._bell.set()

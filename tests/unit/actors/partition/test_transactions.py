@@ -2,7 +2,7 @@
 
 import pytest
 
-from raylog.actors.errors import InternalTopic, NotInTransaction, NotVerified
+from raylog.actors.errors import InternalTopic, NotInTransaction, NotLeader, NotVerified
 from raylog.actors.messages import AppendResult
 from raylog.actors.partition.partition import Partition
 from raylog.actors.partition.transaction_end import TransactionEnd
@@ -48,8 +48,9 @@ def end(
     is_commit: bool = True,
     coordinator_epoch: int = 1,
     raises_epoch: bool = False,
+    asked_at: int | None = None,
 ) -> AppendResult:
-    made = TransactionEnd(7, epoch, is_commit, coordinator_epoch, raises_epoch)
+    made = TransactionEnd(7, epoch, is_commit, coordinator_epoch, raises_epoch, asked_at)
     return partition.end_transaction(made)
 
 
@@ -85,6 +86,21 @@ def test_a_late_batch_does_not_begin_a_transaction_behind_its_marker(partition: 
     with pytest.raises(NotInTransaction):
         partition.append(part(2))
     assert stable(partition) == partition.log.log_end_offset == 3
+
+
+def test_a_marker_does_not_end_what_began_after_it_was_asked_for(partition: Partition) -> None:
+    begin(partition, part(0))
+    asked_at = partition.log.log_end_offset
+    assert end(partition, asked_at=asked_at).base_offset == 2
+    assert end(partition, asked_at=asked_at).base_offset == 3, "a repetition, and nothing is open"
+    begin(partition, part(2))
+    for older in (0, asked_at, 4):
+        with pytest.raises(NotLeader):
+            end(partition, asked_at=older)
+    assert stable(partition) == 4
+    assert end(partition, is_commit=False, asked_at=5).base_offset == 6
+    assert stable(partition) == 7
+    assert len(partition.fetch(0, isolation="committed").aborted or ()) == 1
 
 
 def test_a_marker_makes_the_word_void_that_was_asked_for_before(partition: Partition) -> None:

@@ -34,30 +34,45 @@ def markers(producer_id: int, *partitions: TopicPartition, version: int = 1) -> 
 
 
 class Partitions:
-    """What they answer: ``codes`` one after the other, and then 0. ``is_gone``: their topic."""
+    """What they answer: ``codes`` one after the other, and then 0. ``is_gone``: their topic.
+
+    ``count``: those that the topic has by now. ``hung``: one that does not answer. ``unknown``: the
+    answers that are to come where nobody says what topics there are. ``left_out``: a producer that
+    is in no answer yet, so many times.
+    """
 
     def __init__(self) -> None:
         self.codes: dict[TopicPartition, list[int | None]] = {FIRST: [], SECOND: []}
         self.asked: list[tuple[TopicPartition, list[Value]]] = []
-        self.is_gone = False
+        self.is_gone, self.count = False, 2
         self.hold: threading.Event | None = None
+        self.hung: TopicPartition | None = None
+        self.unknown = self.left_out = 0
+        self.forgotten: list[str] = []
 
     def topic(self, name: str) -> Topic | None:
-        return None if self.is_gone else Topic("id", 2)
+        if self.unknown:
+            self.unknown -= 1
+            raise PeerAway("the LogManager", "it is away")
+        return None if self.is_gone else Topic("id", self.count)
 
     def forget(self, name: str) -> None:
-        pass
+        self.forgotten.append(name)
 
     def ask(self, partition: TopicPartition, api: Api, version: int, body: Value) -> Value:
         assert api is WRITE_TXN_MARKERS
         assert api.request.write(body, version), "it can be written"
         self.asked.append((partition, body["markers"]))
-        if self.hold is not None:
+        if self.hold is not None and self.hung in (None, partition):
             assert self.hold.wait(10)
         code = self.codes[partition].pop(0) if self.codes[partition] else 0
         if code is None or self.is_gone:
             raise PeerAway(str(partition), "it is away")
-        return {"markers": [self._told(one, code) for one in body["markers"]]}
+        told = [self._told(one, code) for one in body["markers"]]
+        if self.left_out:
+            self.left_out -= 1
+            told.pop()
+        return {"markers": told}
 
     def _told(self, marker: Value, code: int) -> Value:
         topics = [
@@ -143,6 +158,51 @@ def test_a_partition_of_no_topic_needs_none(partitions: Partitions, sent: Sent) 
     sent.all_of((7, FIRST), (7, SECOND))
 
 
+def test_a_partition_that_its_topic_does_not_have_any_more_needs_none(
+    partitions: Partitions, sent: Sent
+) -> None:
+    partitions.codes[SECOND] = [None] * 3
+    partitions.count = 1  # the topic was deleted, and made anew with fewer partitions
+    sent.sender.send(markers(7))
+    sent.all_of((7, FIRST), (7, SECOND))
+    assert [partition for partition, _ in partitions.asked].count(SECOND) == 1
+
+
+def test_a_topic_of_which_nobody_speaks_is_not_gone(partitions: Partitions, sent: Sent) -> None:
+    partitions.codes[FIRST] = [None] * 3
+    partitions.unknown = 3
+    sent.sender.send(markers(7, FIRST))
+    sent.all_of((7, FIRST))
+    assert len(partitions.asked) == 4
+    assert partitions.forgotten == ["t"] * 3, "what was known of it may be old"
+
+
+def test_a_marker_that_is_not_answered_is_sent_again(partitions: Partitions, sent: Sent) -> None:
+    partitions.left_out = 1
+    sent.sender.send(markers(7, FIRST))
+    sent.all_of((7, FIRST))
+    assert len(partitions.asked) == 2
+
+
+def test_one_line_says_that_a_partition_does_not_take_its_markers(
+    partitions: Partitions, sent: Sent, caplog: pytest.LogCaptureFixture
+) -> None:
+    tries = 2 * markers_module.LOUD_AFTER
+    partitions.codes[FIRST] = [6] * tries
+    sent.sender.send(markers(7, FIRST))
+    sent.all_of((7, FIRST))
+    assert len(partitions.asked) == tries + 1
+    assert caplog.text.count("markers-not-written") == 1
+
+
+def test_a_topic_that_is_being_made_is_not_gone(partitions: Partitions, sent: Sent) -> None:
+    partitions.codes[FIRST] = [None] * 3
+    partitions.count = 0
+    sent.sender.send(markers(7, FIRST))
+    sent.all_of((7, FIRST))
+    assert len(partitions.asked) == 4
+
+
 def test_those_for_one_partition_go_together_and_one_request_at_a_time(
     partitions: Partitions, sent: Sent
 ) -> None:
@@ -180,6 +240,16 @@ def test_a_partition_that_hangs_does_not_hold_up_another(
     sent.all_of((2, SECOND))
     held.set()
     sent.all_of((1, FIRST), (2, SECOND))
+
+
+def test_a_partition_that_hangs_does_not_hold_up_another_of_its_transaction(
+    partitions: Partitions, sent: Sent
+) -> None:
+    partitions.hold, partitions.hung = threading.Event(), FIRST
+    sent.sender.send(markers(1, FIRST, SECOND))
+    sent.all_of((1, SECOND))
+    partitions.hold.set()
+    sent.all_of((1, FIRST), (1, SECOND))
 
 
 # -- the leader's question -------------------------------------------------------------------------
@@ -246,7 +316,16 @@ def test_a_coordinator_that_is_busy_is_asked_again_for_a_moment(busy: int | None
 
 @pytest.mark.parametrize(
     ("version", "code", "told"),
-    [(1, 90, 47), (2, 90, 47), (1, 120, 48), (2, 120, 120), (1, 49, 49), (1, 48, 48), (2, 3, 3)],
+    [
+        (1, 90, 47),
+        (2, 90, 47),
+        (1, 120, 48),
+        (2, 120, 120),
+        (1, 49, 49),
+        (1, 48, 48),
+        (2, 3, 3),
+        (2, -1, 15),
+    ],
 )
 def test_a_refusal_is_told_as_clients_know_it(version: int, code: int, told: int) -> None:
     coordinator = Coordinator(code)

@@ -92,3 +92,21 @@ def test_without_a_descriptor_nobody_waits_and_the_error_is_named(
     monkeypatch.setattr(os, "eventfd", fail)
     with connected() as (ours, _), pytest.raises(OutOfResources, match="Too many open files"):
         Parking(ours).prepare()
+
+
+def test_it_is_seen_at_once_that_the_peer_has_gone() -> None:
+    with connected() as (ours, peer):
+        parking = Parking(ours)
+        assert not parking.has_peer_gone()
+        peer.sendall(b"a request")
+        assert not parking.has_peer_gone()
+        peer.close()
+        assert parking.has_peer_gone(), "behind what it has asked"
+
+
+def test_this_sides_own_end_is_not_the_peers() -> None:
+    with connected() as (ours, _):
+        parking = Parking(ours)
+        parking.stop()
+        ours.shutdown(socket.SHUT_RD)
+        assert not parking.has_peer_gone()

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from raylog.actors.coordinators.homes import partition_of
+from raylog.actors.partition.transaction_end import TransactionEnd
 from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.groups import OFFSET_FETCH
 from raylog.actors.plane.apis.records import INIT_PRODUCER_ID, PRODUCE
@@ -18,12 +20,17 @@ from raylog.actors.plane.apis.transactions import (
     TXN_OFFSET_COMMIT,
     WRITE_TXN_MARKERS,
 )
-from raylog.actors.plane.errors import PeerAway
-from raylog.storage.names import TopicPartition
+from raylog.actors.plane.errors import PeerAway, PeerGone
+from raylog.actors.plane.frames import read_answer, request_frame
+from raylog.actors.plane.peers.peers import Topic
+from raylog.actors.plane.transactions.beginning import beginning
+from raylog.actors.plane.transactions.verifying import Verifier, Writer
+from raylog.storage.names import TRANSACTION_STATE, TopicPartition
 from raylog.storage.schemas.types import Value
 from raylog.storage.state.properties import id_uuid
 from raylog.storage.testing.logs import TOPIC_ID, of_producer
 from raylog.storage.testing.waiting import wait_for
+from tests.unit.actors.coordinators.test_group_coordinator import Place
 from tests.unit.actors.plane.together import (
     COORDINATOR,
     FIRST,
@@ -197,6 +204,27 @@ def aborted(cluster: Cluster, partition: TopicPartition) -> int:
     return len(found.aborted or ())
 
 
+def marker_of(client: Client, partition: TopicPartition, number: int = 0, **fields: int) -> Value:
+    """A marker of the client's transaction; ``fields``: of it."""
+    return {
+        "producerId": client.producer_id,
+        "producerEpoch": client.epoch,
+        "transactionResult": False,
+        "topics": [{"name": partition.topic, "partitionIndexes": [number]}],
+        "coordinatorEpoch": 0,
+        "transactionVersion": 0,
+        **fields,
+    }
+
+
+def marked(client: Client, partition: TopicPartition, number: int = 0, **fields: int) -> int:
+    """The code for it."""
+    marker = marker_of(client, partition, number, **fields)
+    told = client.cluster.ask(partition, WRITE_TXN_MARKERS, 2, {"markers": [marker]})
+    (answered,) = told["markers"]
+    return int(answered["topics"][0]["partitions"][0]["errorCode"])
+
+
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_a_transaction_over_two_partitions(cluster: Cluster, version: int, is_commit: bool) -> None:
@@ -256,6 +284,42 @@ def test_a_batch_of_no_transaction_is_refused(cluster: Cluster) -> None:
     assert newer.write(FIRST) == 47
 
 
+def test_a_marker_while_the_coordinator_is_asked_makes_its_yes_void(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(cluster)
+    client.init()
+    client.add(FIRST)
+    end = TransactionEnd(client.producer_id, client.epoch, is_commit=False, coordinator_epoch=0)
+    ask = cluster.ask
+
+    def ask_and_end(partition: TopicPartition, api: Api, version: int, body: Value) -> Value:
+        told = ask(partition, api, version, body)
+        if "transactions" in body:  # it is the leader who asks
+            cluster.processes[FIRST].partition.end_transaction(end)
+        return told
+
+    monkeypatch.setattr(cluster, "ask", ask_and_end)
+    assert client.write(FIRST) == 48
+    monkeypatch.undo()
+    assert client.write(FIRST) == 0
+
+
+def test_a_no_of_the_coordinator_lets_no_batch_of_another_request_in(cluster: Cluster) -> None:
+    client = Client(cluster)
+    client.init()
+    partition = cluster.processes[FIRST].partition
+    writer = Writer(ID, client.producer_id, client.epoch, version=1)
+    with beginning(partition, FIRST, Verifier(cluster), writer) as code:
+        assert code == 48
+        assert not partition.verifications.allow(client.producer_id, client.epoch)
+        client.add(FIRST)
+        with beginning(partition, FIRST, Verifier(cluster), writer) as code:
+            assert code == 0
+            assert partition.verifications.allow(client.producer_id, client.epoch)
+    assert not partition.verifications
+
+
 def test_who_has_no_coordinator_waits_with_his_batches(cluster: Cluster) -> None:
     client = Client(cluster)
     client.init()
@@ -270,6 +334,20 @@ def test_who_has_no_coordinator_waits_with_his_batches(cluster: Cluster) -> None
     client.sequences[FIRST] = 0
     assert client.write(FIRST) == 0
     assert client.write(FIRST) == 0
+
+
+def test_who_writes_to_a_partition_of_which_the_coordinator_has_not_heard_yet_waits(
+    cluster: Cluster,
+) -> None:
+    client = Client(cluster, 2)
+    client.init()
+    orders = cluster.topics[ORDERS]
+    cluster.topics[ORDERS] = orders._replace(partitions=1)
+    assert client.write(SECOND) == 19
+    cluster.topics[ORDERS] = orders
+    assert client.write(SECOND) == 0
+    assert client.end() == 0
+    assert ended(cluster) == "CompleteCommit"
 
 
 def test_a_fence_is_told_in_the_words_of_each_version(cluster: Cluster) -> None:
@@ -442,30 +520,110 @@ def test_who_is_no_coordinator_says_so(cluster: Cluster) -> None:
     ] == [ID]
 
 
+def test_an_id_of_another_coordinator_is_not_taken(cluster: Cluster) -> None:
+    cluster.topics[TRANSACTION_STATE] = Topic(TOPIC_ID, 2)
+    for name in ("a", "b"):
+        is_here = partition_of(name, 2) == COORDINATOR.partition
+        body = {
+            "transactionalId": name,
+            "transactionTimeoutMs": 1_000,
+            "producerId": -1,
+            "producerEpoch": -1,
+        }
+        told = cluster.ask(COORDINATOR, INIT_PRODUCER_ID, 4, body)
+        assert told["errorCode"] == (0 if is_here else 16)
+
+
 def test_an_administrator_ends_what_hangs(cluster: Cluster) -> None:
     client = Client(cluster)
     client.init()
     client.add(FIRST)
     client.write(FIRST)
-
-    def marked(partition: TopicPartition, number: int, epoch: int) -> int:
-        marker = {
-            "producerId": client.producer_id,
-            "producerEpoch": epoch,
-            "transactionResult": False,
-            "topics": [{"name": partition.topic, "partitionIndexes": [number]}],
-            "coordinatorEpoch": 0,
-        }
-        told = cluster.ask(partition, WRITE_TXN_MARKERS, 1, {"markers": [marker]})
-        (answered,) = told["markers"]
-        return int(answered["topics"][0]["partitions"][0]["errorCode"])
-
-    assert marked(FIRST, 1, client.epoch) == 6
-    assert marked(FIRST, 0, -1) == 87
-    assert marked(COORDINATOR, 0, client.epoch) == 17
-    assert marked(OFFSETS, 0, client.epoch) == 0
-    assert marked(FIRST, 0, client.epoch) == 0
+    assert marked(client, FIRST, number=1) == 6
+    assert marked(client, FIRST, producerEpoch=-1) == 87
+    assert marked(client, COORDINATOR) == 17
+    assert marked(client, OFFSETS) == 0
+    assert marked(client, FIRST) == 0
     assert aborted(cluster, FIRST) == 1
+
+
+def test_a_marker_of_an_older_coordinator_is_refused(cluster: Cluster) -> None:
+    client = Client(cluster)
+    client.init()
+    for partition in (FIRST, OFFSETS):
+        assert marked(client, partition, coordinatorEpoch=4) == 0
+        assert marked(client, partition, coordinatorEpoch=3) == 52
+        assert marked(client, partition, coordinatorEpoch=4) == 0
+
+
+def test_a_late_marker_of_version_2_does_not_end_the_next_transaction(cluster: Cluster) -> None:
+    client = Client(cluster, 2)
+    client.init()
+    client.write(FIRST)
+    client.commit_offset(5, 5)
+    for partition in (FIRST, OFFSETS):
+        assert marked(client, partition, transactionVersion=2) == 47
+        assert stable(cluster, partition) == (0, 1)
+    assert client.end() == 0
+    ended(cluster)
+    assert fetched(cluster, must_be_stable=True) == (5, 0)
+
+
+@pytest.mark.parametrize("has_gone", [True, False])
+def test_an_older_copy_of_a_marker_does_not_end_the_next_transaction(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, has_gone: bool
+) -> None:
+    """The copy is read when its sender has gone (``has_gone``), or that moment it goes."""
+    client = Client(cluster)
+    client.init()
+    process = cluster.processes[FIRST]
+
+    def next_one_begins() -> None:
+        assert client.end() == 0
+        ended(cluster)
+        assert client.add(FIRST) == [0]
+        assert client.write(FIRST) == 0
+
+    class Sender(Place):
+        def has_peer_gone(self) -> bool:
+            if not has_gone:
+                next_one_begins()  # another copy was answered
+            return has_gone
+
+    client.add(FIRST)
+    client.write(FIRST)
+    if has_gone:
+        next_one_begins()
+    copy = {"markers": [marker_of(client, FIRST, transactionResult=True)]}
+    frame = bytearray(request_frame(WRITE_TXN_MARKERS, 2, copy))
+    if has_gone:
+        with pytest.raises(PeerGone):
+            process.door([frame], Sender())  # type: ignore[arg-type]
+    else:
+        pieces: Any = process.door([frame], Sender())  # type: ignore[arg-type]
+        told = read_answer(WRITE_TXN_MARKERS, 2, b"".join(pieces))
+        assert told["markers"][0]["topics"][0]["partitions"][0]["errorCode"] == 6
+    assert stable(cluster, FIRST) == (2, 3)
+    assert client.end(is_commit=False) == 0
+    ended(cluster)
+    assert aborted(cluster, FIRST) == 1
+
+
+def test_a_marker_of_offsets_waits_for_their_coordinator(cluster: Cluster) -> None:
+    client = Client(cluster)
+    client.init()
+    client.add_offsets()
+    client.commit_offset(5)
+    groups = cluster.processes[OFFSETS].groups
+    assert groups is not None
+    groups.stop()
+    assert client.end() == 0
+    assert marked(client, OFFSETS) == 6
+    assert state(cluster)["transactionState"] == "PrepareCommit"
+    cluster.processes[OFFSETS].restart()
+    cluster.serves()
+    assert ended(cluster) == "CompleteCommit"
+    assert fetched(cluster, must_be_stable=True) == (5, 0)
 
 
 def test_nobody_gets_an_id_where_no_producer_id_can_be_had(cluster: Cluster) -> None:

@@ -89,6 +89,7 @@ def test_an_open_transaction_is_aborted_for_who_comes_next() -> None:
     assert coordinator.try_init() == InitAnswer(51)
     assert coordinator.commit(first) == 90
     coordinator.mark()
+    assert coordinator.try_init(first.producer_id, first.epoch) == InitAnswer(90), "nor before him"
     assert coordinator.init() == Owner(ID, first.producer_id, 2)
     assert coordinator.try_init(first.producer_id, first.epoch) == InitAnswer(90)
 
@@ -133,6 +134,36 @@ def test_whoever_comes_to_an_id_without_epochs_fences_its_producer() -> None:
     fresh = coordinator.init()
     assert fresh == Owner(ID, last.producer_id + 1, 0)
     assert coordinator.try_init(last.producer_id, last.epoch) == InitAnswer(90)
+
+
+def test_a_producer_that_aborts_its_own_transaction_never_has_the_epoch_of_a_fence() -> None:
+    coordinator = Coordinator()
+    last = exhausted(coordinator)
+    coordinator.add(last, FIRST)
+    assert coordinator.try_init(last.producer_id, last.epoch) == InitAnswer(51)
+    assert coordinator.markers[0][0].epoch == 32_767
+    coordinator.mark()
+    fresh = coordinator.init(last.producer_id, last.epoch)
+    assert fresh == Owner(ID, last.producer_id + 1, 0)
+    assert coordinator.init(last.producer_id, last.epoch) == fresh, "its answer was lost"
+    assert coordinator.add(fresh, FIRST) == 0
+
+
+def test_the_epoch_of_a_fence_is_nobodys() -> None:
+    coordinator = Coordinator()
+    last = exhausted(coordinator)
+    coordinator.add(last, FIRST)
+    coordinator.try_init()
+    coordinator.mark()
+    nobody = last._replace(epoch=32_767)
+    assert coordinator.add(nobody, FIRST) == 90
+    assert coordinator.verify(nobody, FIRST) == (90,)
+    assert coordinator.prepare(nobody) == 90
+    for version in (1, 2):
+        for is_commit in (True, False):
+            assert coordinator.end(nobody, is_commit=is_commit, version=version).error_code == 90
+    assert coordinator.try_init(nobody.producer_id, nobody.epoch) == InitAnswer(90)
+    assert coordinator.state == "COMPLETE_ABORT"
 
 
 def test_an_epoch_of_the_producer_id_before_is_not_taken_for_one_of_the_current() -> None:

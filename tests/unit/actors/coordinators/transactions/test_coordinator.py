@@ -1,5 +1,6 @@
 """The shell of the coordinator of transactions: what comes before what, and what it survives."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -8,6 +9,7 @@ import pytest
 from raylog.actors.coordinators.coordinator_log import PartitionLog, ReadBatch
 from raylog.actors.coordinators.log_record import LogRecord
 from raylog.actors.coordinators.refusals import NotServed
+from raylog.actors.coordinators.transactions import coordinator as coordinator_module
 from raylog.actors.coordinators.transactions.config import TransactionConfig
 from raylog.actors.coordinators.transactions.coordinator import (
     CoordinatorLog,
@@ -27,7 +29,13 @@ from raylog.actors.coordinators.transactions.messages import (
 from raylog.actors.coordinators.transactions.turn import SendMarkers
 from raylog.actors.partition.partition import Partition
 from raylog.storage.clock import SteadyClock
-from raylog.storage.errors import CorruptRecord, DiskFull, RaylogError, StorageError
+from raylog.storage.errors import (
+    CorruptRecord,
+    DiskFull,
+    OutOfResources,
+    RaylogError,
+    StorageError,
+)
 from raylog.storage.records.record import Record
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.logs import Disk
@@ -40,7 +48,8 @@ QUICK = TransactionConfig(abort_interval_ms=10)
 class Notes:
     """A log and a sender that write down what is asked of them, in its order.
 
-    ``problem``: what an append raises; ``flush_problem``: what a flush does.
+    ``problem``: what an append raises; ``flush_problem``: what a flush does. ``flushes``: all
+    of them, also those that failed.
     """
 
     def __init__(self, *batches: ReadBatch, problem: Exception | None = None) -> None:
@@ -48,6 +57,7 @@ class Notes:
         self.sent: list[SendMarkers] = []
         self.problem: RaylogError | None = None
         self.flush_problem: RaylogError | None = None
+        self.flushes = 0
         self._batches, self._read_problem = batches, problem
 
     def append(self, records: Sequence[LogRecord], now_ms: int) -> int:
@@ -57,6 +67,7 @@ class Notes:
         return 0
 
     def flush(self) -> None:
+        self.flushes += 1
         if self.flush_problem is not None:
             raise self.flush_problem
         self.said.append("flush")
@@ -140,6 +151,25 @@ def test_what_is_not_on_the_disk_sends_no_marker(
     coordinator.stop()
 
 
+def test_a_decision_that_could_not_be_flushed_is_flushed_later(
+    failures: Failures, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(coordinator_module, "FLUSH_AGAIN_S", 0.01)
+    notes = Notes()
+    coordinator = serving(begun(notes, notes, failures))
+    owner = owner_of(coordinator)
+    add(coordinator, owner)
+    notes.flush_problem = OutOfResources("/log", "no descriptor is left")
+    coordinator.ask(EndRequest(owner, True, 1))
+    wait_for(lambda: notes.flushes >= 3, what="it tries again")
+    assert notes.sent == []
+    assert caplog.text.count("decision-not-flushed") == 1
+    notes.flush_problem = None
+    wait_for(lambda: len(notes.sent) == 1)
+    assert notes.said[-2:] == ["flush", "send"]
+    coordinator.stop()
+
+
 def test_what_it_has_answered_is_known_by_the_next_life(disk: Disk, failures: Failures) -> None:
     notes = Notes()
     first = serving(
@@ -213,6 +243,26 @@ def test_who_was_stopped_answers_nothing_and_takes_no_news(failures: Failures) -
     for partition in (FIRST, SECOND):
         coordinator.marked(notes.sent[0], partition)
     assert notes.said == []
+    assert coordinator.ask(ListRequest()) == NotServed(15)
+
+
+def test_who_was_stopped_while_it_read_its_log_never_serves(failures: Failures) -> None:
+    reads, may_end = threading.Event(), threading.Event()
+
+    class Slow(Notes):
+        def read(self) -> Iterator[ReadBatch]:
+            reads.set()
+            assert may_end.wait(10)
+            yield from super().read()
+
+    notes = Slow()
+    coordinator = begun(notes, notes, failures)
+    assert reads.wait(10)
+    assert coordinator.ask(ListRequest()) == NotServed(14)
+    coordinator.stop()
+    may_end.set()
+    name = "coordinator of state-0"
+    wait_for(lambda: name not in {thread.name for thread in threading.enumerate()})
     assert coordinator.ask(ListRequest()) == NotServed(15)
 
 

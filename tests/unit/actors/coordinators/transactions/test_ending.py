@@ -3,7 +3,13 @@
 import pytest
 
 from raylog.actors.coordinators.transactions.messages import EndAnswer, Owner
-from tests.unit.actors.coordinators.transactions.playing import FIRST, ID, SECOND, Coordinator
+from tests.unit.actors.coordinators.transactions.playing import (
+    FIRST,
+    ID,
+    SECOND,
+    TIMEOUT_MS,
+    Coordinator,
+)
 from tests.unit.actors.coordinators.transactions.test_beginning import exhausted
 
 STATES = (
@@ -235,3 +241,41 @@ def test_a_log_that_refuses_the_last_record_is_asked_again() -> None:
     written = len(coordinator.log)
     coordinator.wait(5_000)
     assert len(coordinator.log) == written
+
+
+def test_an_end_of_version_2_may_be_repeated_whoever_has_added_the_partitions() -> None:
+    coordinator = Coordinator()
+    owner = coordinator.init()
+    coordinator.add(owner, FIRST, version=1)
+    ended = coordinator.end(owner, version=2)
+    assert ended == EndAnswer(0, owner.producer_id, 1)
+    assert coordinator.markers[0][0].version == 2
+    assert coordinator.end(owner, version=2) == EndAnswer(51)
+    coordinator.mark()
+    assert coordinator.end(owner, version=2) == ended
+
+
+def test_version_1_does_not_know_the_epoch_before() -> None:
+    coordinator, owner = brought_to("COMPLETE_COMMIT", version=2)
+    assert coordinator.end(owner, version=1) == EndAnswer(90)
+    assert coordinator.end(owner, version=2).error_code == 0
+
+
+def test_who_has_taken_the_id_again_has_nothing_to_repeat() -> None:
+    coordinator, owner = brought_to("COMPLETE_ABORT", version=2)
+    now = coordinator.init(owner.producer_id, 1)
+    assert coordinator.state == "EMPTY"
+    before = now._replace(epoch=1)
+    for is_commit in (True, False):
+        assert coordinator.end(before, is_commit=is_commit, version=2) == EndAnswer(90)
+
+
+def test_no_epoch_is_not_taken_for_the_one_before() -> None:
+    coordinator = Coordinator()
+    owner = coordinator.init()
+    coordinator.add(owner, FIRST, version=2)
+    coordinator.wait(TIMEOUT_MS + 20_000)  # it is aborted, so nobody has the epoch before
+    coordinator.mark()
+    assert coordinator.state == "COMPLETE_ABORT"
+    nobody = owner._replace(epoch=-1)
+    assert coordinator.end(nobody, is_commit=False, version=2) == EndAnswer(90)

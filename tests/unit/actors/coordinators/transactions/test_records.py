@@ -128,3 +128,22 @@ def test_only_an_open_transaction_is_prepared() -> None:
     _, known = read(KEY, bytes(value))
     assert known is not None
     assert not known.is_prepared
+
+
+def test_kafkas_version_1_is_one_of_records_and_not_of_transactions() -> None:
+    value = bytearray.fromhex(VECTORS[1][1])
+    assert value[-1] == VERSION_2
+    value[-1] = 1
+    _, known = read(KEY, bytes(value))
+    assert known is not None
+    assert known.version == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"\0", b"\0\0\0"])
+def test_an_epoch_before_of_another_size_is_passed_over(content: bytes) -> None:
+    record = transaction_record(replace(ONGOING, last_epoch=0, epoch=1))
+    assert record.value is not None
+    version, value = TRANSACTION_VALUE.read_versioned(record.value)
+    value["unknown_tags"][10_000] = content
+    _, known = read(KEY, TRANSACTION_VALUE.write_versioned(value, version))
+    assert known == replace(ONGOING, epoch=1)
