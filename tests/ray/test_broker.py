@@ -13,6 +13,7 @@ from raylog.actors.errors import (
     BrokerNotFound,
     BrokerRunning,
     InvalidRequest,
+    NotInTransaction,
     NotLeader,
     TopicExists,
     UnknownTopicOrPartition,
@@ -142,7 +143,7 @@ def flipped(content: bytearray, at: int) -> bytes:
             bytes(
                 batch(b"x", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
             ),
-            InvalidRecord,
+            NotInTransaction,
         ),
     ],
     ids=[
