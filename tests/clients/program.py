@@ -21,6 +21,10 @@ its standard input, and writes what became of it as a line, all of them JSON::
 ``stream(topic, partitions, until)``                  sends the numbers 0, 1, ... until a file is
                                                       there, idempotently; ``acknowledged``,
                                                       ``failures``
+``copy(source, target, group, id, count)``             ``copied``: so many records at least, as a
+                                                      member of the group, in transactions of this
+                                                      id; first one with a record ``aborted``,
+                                                      which it aborts
 ``create_topic(topic, partitions, config)``,          nothing
 ``add_partitions(topic, total)``,
 ``alter_config(topic, config)``,

@@ -24,7 +24,9 @@ import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -100,6 +102,7 @@ public final class Deeds {
             case "consume": return consume(request);
             case "offset": return offset(request);
             case "stream": return stream(request);
+            case "copy": return copy(request);
             case "create_topic": return createTopic(request);
             case "add_partitions": return addPartitions(request);
             case "delete_topic": return deleteTopic(request);
@@ -268,6 +271,50 @@ public final class Deeds {
             }
         }
         return acknowledged;
+    }
+
+    private JsonNode copy(JsonNode request) {
+        String source = request.get("source").asText();
+        String target = request.get("target").asText();
+        int count = request.get("count").asInt();
+        Properties writing = settings();
+        writing.put("transactional.id", request.get("id").asText());
+        Properties reading = settings();
+        reading.put("group.id", request.get("group").asText());
+        reading.put("auto.offset.reset", "earliest");
+        reading.put("enable.auto.commit", "false");
+        reading.put("isolation.level", "read_committed");
+        int copied = 0;
+        try (KafkaProducer<byte[], byte[]> producer = producer(writing);
+                KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(
+                        reading, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            producer.initTransactions();
+            producer.beginTransaction();
+            producer.send(new ProducerRecord<>(target, "aborted".getBytes(StandardCharsets.UTF_8)));
+            producer.flush();
+            producer.abortTransaction();
+            consumer.subscribe(List.of(source));
+            while (copied < count) {
+                ConsumerRecords<byte[], byte[]> records = consumer.poll(POLL);
+                if (records.isEmpty()) {
+                    progress(copied);
+                    continue;
+                }
+                producer.beginTransaction();
+                Map<TopicPartition, OffsetAndMetadata> places = new HashMap<>();
+                for (ConsumerRecord<byte[], byte[]> record : records) {
+                    producer.send(new ProducerRecord<>(target, record.value()));
+                    places.put(
+                            new TopicPartition(record.topic(), record.partition()),
+                            new OffsetAndMetadata(record.offset() + 1));
+                }
+                producer.sendOffsetsToTransaction(places, consumer.groupMetadata());
+                producer.commitTransaction();
+                copied += records.count();
+                progress(copied);
+            }
+        }
+        return JSON.createObjectNode().put("copied", copied);
     }
 
     private JsonNode createTopic(JsonNode request) throws Exception {

@@ -168,6 +168,51 @@ class Client {
     return { offset: Number(at === "earliest" ? part.low : part.high) };
   }
 
+  async copy({ source, target, group, id, count }) {
+    const settings = { transactionalId: id, idempotent: true, maxInFlightRequests: 1, retry: RETRY };
+    const producer = this.kafka.producer(settings);
+    const consumer = this.kafka.consumer({ groupId: group, retry: RETRY });
+    await producer.connect();
+    await consumer.connect();
+    try {
+      const given = await producer.transaction();
+      await given.send({ topic: target, messages: [{ value: "aborted" }] });
+      await given.abort();
+      let copied = 0;
+      const copyBatch = async ({ batch }) => {
+        const { topic, partition, messages } = batch;
+        const transaction = await producer.transaction();
+        try {
+          await transaction.send({ topic: target, messages: messages.map(({ value }) => ({ value })) });
+          const offset = String(Number(batch.lastOffset()) + 1);
+          const topics = [{ topic, partitions: [{ partition, offset }] }];
+          await transaction.sendOffsets({ consumerGroupId: group, topics });
+          await transaction.commit();
+        } catch (error) {
+          await transaction.abort();
+          throw error;
+        }
+        copied += messages.length;
+        progress(copied);
+      };
+      await consumer.subscribe({ topics: [source], fromBeginning: true });
+      await new Promise((resolve, reject) => {
+        const eachBatch = async (given) => {
+          await copyBatch(given);
+          if (copied >= count) {
+            resolve();
+          }
+        };
+        consumer.on(consumer.events.CRASH, ({ payload }) => reject(payload.error));
+        consumer.run({ autoCommit: false, eachBatch }).catch(reject);
+      });
+      return { copied };
+    } finally {
+      await consumer.disconnect();
+      await producer.disconnect();
+    }
+  }
+
   async stream({ topic, partitions, until }) {
     return this.withProducer(true, (producer) => {
       const send = (messages) => producer.send({ topic, messages });

@@ -133,6 +133,39 @@ class Client:
         finally:
             await consumer.stop()
 
+    async def _copy(
+        self, source: str, target: str, group: str, id: str, count: int
+    ) -> dict[str, Any]:
+        producer = AIOKafkaProducer(**self._settings, transactional_id=id)
+        consumer = AIOKafkaConsumer(
+            source,
+            **self._settings,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+        )
+        await producer.start()
+        await producer.begin_transaction()
+        await producer.send_and_wait(target, b"aborted")
+        await producer.abort_transaction()
+        await consumer.start()
+        copied = 0
+        while copied < count:
+            polled = await consumer.getmany(timeout_ms=POLL_MS, max_records=count - copied)
+            if polled:
+                async with producer.transaction():
+                    for records in polled.values():
+                        for record in records:
+                            await producer.send(target, record.value)
+                    places = {part: records[-1].offset + 1 for part, records in polled.items()}
+                    await producer.send_offsets_to_transaction(places, group)
+            copied += sum(map(len, polled.values()))
+            progress(copied)
+        await consumer.stop()
+        await producer.stop()
+        return {"copied": copied}
+
     async def _stream(self, topic: str, partitions: int, until: str) -> dict[str, Any]:
         producer = AIOKafkaProducer(**self._settings, enable_idempotence=True, linger_ms=5)
         await producer.start()

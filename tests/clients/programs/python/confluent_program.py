@@ -129,6 +129,35 @@ class Client:
         consumer.close()
         return {"offset": offset}
 
+    def copy(self, source: str, target: str, group: str, id: str, count: int) -> dict[str, Any]:
+        producer = Producer({**self._settings, "transactional.id": id})
+        producer.init_transactions(DEADLINE_S)
+        producer.begin_transaction()
+        producer.produce(target, b"aborted")
+        producer.flush(DEADLINE_S)
+        producer.abort_transaction(DEADLINE_S)
+        reading = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+        consumer = Consumer({**self._settings, **reading})
+        consumer.subscribe([source])
+        copied = 0
+        while copied < count:
+            messages = consumer.consume(count - copied, 1.0)
+            for message in messages:
+                if message.error() is not None:
+                    raise KafkaException(message.error())
+            if messages:
+                producer.begin_transaction()
+                for message in messages:
+                    producer.produce(target, message.value())
+                places = consumer.position(consumer.assignment())
+                who = consumer.consumer_group_metadata()
+                producer.send_offsets_to_transaction(places, who, DEADLINE_S)
+                producer.commit_transaction(DEADLINE_S)
+            copied += len(messages)
+            progress(copied)
+        consumer.close()
+        return {"copied": copied}
+
     def stream(self, topic: str, partitions: int, until: str) -> dict[str, Any]:
         producer = Producer({**self._settings, "enable.idempotence": True, "linger.ms": 5})
         acknowledged = 0

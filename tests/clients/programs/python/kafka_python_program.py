@@ -9,6 +9,7 @@ import kafka
 from deeds import decoded, encoded, numbers_until, progress, serve
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.structs import OffsetAndMetadata
 
 DEADLINE_S = 60.0
 POLL_MS = 1000
@@ -110,6 +111,40 @@ class Client:
             offset = getattr(consumer, PARTITION_EDGE[at])([place])[place]
         consumer.close()
         return {"offset": offset}
+
+    def copy(self, source: str, target: str, group: str, id: str, count: int) -> dict[str, Any]:
+        producer = KafkaProducer(**self._settings, transactional_id=id)
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(target, b"aborted").get(DEADLINE_S)
+        producer.abort_transaction()
+        consumer = KafkaConsumer(
+            source,
+            **self._settings,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+        )
+        copied = 0
+        while copied < count:
+            polled = consumer.poll(POLL_MS, max_records=count - copied)
+            if polled:
+                producer.begin_transaction()
+                for records in polled.values():
+                    for record in records:
+                        producer.send(target, record.value)
+                places = {
+                    part: OffsetAndMetadata(records[-1].offset + 1, "", -1)
+                    for part, records in polled.items()
+                }
+                producer.send_offsets_to_transaction(places, consumer.group_metadata())
+                producer.commit_transaction()
+            copied += sum(map(len, polled.values()))
+            progress(copied)
+        consumer.close()
+        producer.close(DEADLINE_S)
+        return {"copied": copied}
 
     def stream(self, topic: str, partitions: int, until: str) -> dict[str, Any]:
         producer = KafkaProducer(**self._settings, enable_idempotence=True, linger_ms=5)

@@ -32,6 +32,10 @@ type Request struct {
 	Config     map[string]string `json:"config"`
 	Total      int32             `json:"total"`
 	Before     int64             `json:"before"`
+	Source     string            `json:"source"`
+	Target     string            `json:"target"`
+	Group      string            `json:"group"`
+	ID         string            `json:"id"`
 }
 
 // Record is a record as it is written and read. JSON's base64 is that of []byte, and null is nil.
@@ -145,6 +149,9 @@ func Partition(text string) int32 {
 
 // Offsets is the answer to produce.
 func Offsets(offsets []int64) any { return map[string]any{"offsets": offsets} }
+
+// Copied is the answer to copy.
+func Copied(count int) any { return map[string]any{"copied": count} }
 
 // Offset is the answer to offset.
 func Offset(offset int64) any { return map[string]any{"offset": offset} }

@@ -52,6 +52,7 @@ func main() {
 		"consume":        c.consume,
 		"offset":         c.offset,
 		"stream":         c.stream,
+		"copy":           c.copy,
 		"create_topic":   c.createTopic,
 		"add_partitions": c.addPartitions,
 		"delete_topic":   c.deleteTopic,
@@ -207,6 +208,56 @@ func (c client) stream(r deeds.Request) (any, error) {
 		return errs
 	}
 	return deeds.Stream(r, nameOf, send), nil
+}
+
+func (c client) copy(r deeds.Request) (any, error) {
+	session, err := kgo.NewGroupTransactSession(
+		kgo.SeedBrokers(c.servers...),
+		kgo.TransactionalID(r.ID),
+		kgo.ConsumerGroup(r.Group),
+		kgo.ConsumeTopics(r.Source),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.RequireStableFetchOffsets(),
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer session.Close()
+	ctx := context.Background()
+	given := kgo.Record{Topic: r.Target, Value: []byte("aborted")}
+	if err := session.Begin(); err != nil {
+		return nil, err
+	}
+	if err := session.ProduceSync(ctx, &given).FirstErr(); err != nil {
+		return nil, err
+	}
+	if _, err := session.End(ctx, kgo.TryAbort); err != nil {
+		return nil, err
+	}
+	for copied := 0; ; {
+		fetched := session.PollRecords(ctx, r.Count)
+		if errs := fetched.Errors(); len(errs) > 0 {
+			return nil, errs[0].Err
+		}
+		if err := session.Begin(); err != nil {
+			return nil, err
+		}
+		fetched.EachRecord(func(record *kgo.Record) {
+			session.Produce(ctx, &kgo.Record{Topic: r.Target, Value: record.Value}, nil)
+		})
+		committed, err := session.End(ctx, kgo.TryCommit)
+		if err != nil {
+			return nil, err
+		}
+		if committed {
+			copied += fetched.NumRecords()
+		}
+		deeds.Progress(copied)
+		if copied >= r.Count {
+			return deeds.Copied(copied), nil
+		}
+	}
 }
 
 func (c client) createTopic(r deeds.Request) (any, error) {

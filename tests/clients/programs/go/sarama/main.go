@@ -2,9 +2,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -59,6 +61,7 @@ func main() {
 		"consume":        c.consume,
 		"offset":         c.offset,
 		"stream":         c.stream,
+		"copy":           c.copy,
 		"create_topic":   c.createTopic,
 		"add_partitions": c.addPartitions,
 		"delete_topic":   c.deleteTopic,
@@ -260,6 +263,99 @@ func (c client) withAdmin(deed func(sarama.ClusterAdmin) (any, error)) (any, err
 	}
 	defer admin.Close()
 	return deed(admin)
+}
+
+// copying is what a member of the group does with the records of a partition.
+type copying struct {
+	request  deeds.Request
+	producer sarama.SyncProducer
+	copied   int
+	done     context.CancelFunc
+	err      error
+	lock     sync.Mutex
+}
+
+func (*copying) Setup(sarama.ConsumerGroupSession) error   { return nil }
+func (*copying) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+
+func (c *copying) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for {
+		select {
+		case message, there := <-claim.Messages():
+			if !there {
+				return nil
+			}
+			c.one(message)
+		case <-session.Context().Done():
+			return nil
+		}
+	}
+}
+
+func (c *copying) one(message *sarama.ConsumerMessage) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if c.err == nil {
+		c.err = c.copy(message)
+	}
+	if c.err != nil || c.copied >= c.request.Count {
+		c.done()
+	}
+}
+
+func (c *copying) copy(message *sarama.ConsumerMessage) error {
+	if err := c.producer.BeginTxn(); err != nil {
+		return err
+	}
+	record := sarama.ProducerMessage{Topic: c.request.Target, Value: sarama.ByteEncoder(message.Value)}
+	if _, _, err := c.producer.SendMessage(&record); err != nil {
+		return err
+	}
+	if err := c.producer.AddMessageToTxn(message, c.request.Group, nil); err != nil {
+		return err
+	}
+	if err := c.producer.CommitTxn(); err != nil {
+		return err
+	}
+	c.copied++
+	deeds.Progress(c.copied)
+	return nil
+}
+
+func (c client) copy(r deeds.Request) (any, error) {
+	settings := config(true)
+	settings.Producer.Transaction.ID = r.ID
+	settings.Consumer.Offsets.Initial = sarama.OffsetOldest
+	settings.Consumer.Offsets.AutoCommit.Enable = false
+	settings.Consumer.IsolationLevel = sarama.ReadCommitted
+	producer, err := sarama.NewSyncProducer(c.servers, settings)
+	if err != nil {
+		return nil, err
+	}
+	defer producer.Close()
+	if err := producer.BeginTxn(); err != nil {
+		return nil, err
+	}
+	given := sarama.ProducerMessage{Topic: r.Target, Value: sarama.StringEncoder("aborted")}
+	if _, _, err := producer.SendMessage(&given); err != nil {
+		return nil, err
+	}
+	if err := producer.AbortTxn(); err != nil {
+		return nil, err
+	}
+	group, err := sarama.NewConsumerGroup(c.servers, r.Group, settings)
+	if err != nil {
+		return nil, err
+	}
+	defer group.Close()
+	ctx, done := context.WithCancel(context.Background())
+	work := copying{request: r, producer: producer, done: done}
+	for ctx.Err() == nil {
+		if err := group.Consume(ctx, []string{r.Source}, &work); err != nil {
+			return nil, err
+		}
+	}
+	return deeds.Copied(work.copied), work.err
 }
 
 func (c client) createTopic(r deeds.Request) (any, error) {
