@@ -162,7 +162,10 @@ class Groups:
         ]
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed, also of topics that are gone."""
+        """What the group has committed, also of topics that are gone.
+
+        What an open transaction holds does not count yet.
+        """
 
         def take(body: Value) -> dict[TopicPartition, OffsetAndMetadata]:
             (found,) = body["groups"]
@@ -176,7 +179,8 @@ class Groups:
                 if part["committedOffset"] >= 0
             }
 
-        return self._of_group(group, OFFSET_FETCH, fetch_body(group, None), take)
+        asked = fetch_body(group, None, must_be_stable=False)
+        return self._of_group(group, OFFSET_FETCH, asked, take)
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         """Those of a topic. Raises UnknownTopicOrPartition."""

@@ -655,7 +655,11 @@ class Consumer:
 
     @_exclusive
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group now."""
+        """Who this consumer is in its group: for ``send_offsets_to_transaction``.
+
+        Of a consumer that was expelled it is who it was, until a poll joins again. So what it read
+        before cannot be committed, by which others read it twice.
+        """
         return self._of_group("group_metadata").metadata
 
     def _to_commit(self, group: Group, offsets: Offsets) -> Mapping[TopicPartition, Any]:

@@ -99,8 +99,8 @@ class AsyncProducer:
         await _elsewhere(partial(self._started.init_transactions, timeout))
 
     async def begin_transaction(self) -> None:
-        """As ``Producer.begin_transaction``."""
-        self._started.begin_transaction()
+        """As ``Producer.begin_transaction``. Waits for a call that was cancelled and still runs."""
+        await _elsewhere(self._started.begin_transaction)
 
     async def send_offsets_to_transaction(
         self, offsets: Any, group: "GroupMetadata", timeout: float | None = None

@@ -189,10 +189,8 @@ class Producer:
         transaction can only be aborted: CommitFailed where others read the partitions by now,
         OffsetMetadataTooLarge, RequestTimedOut, TransactionFailed, ProducerFenced.
         """
-        from raylog.cluster.client.consumer.group.given import offsets_of
-
         transactions = self._of_transactions("send_offsets_to_transaction")
-        transactions.send_offsets(offsets_of(offsets), group, timeout)
+        transactions.send_offsets(offsets, group, timeout)
 
     def commit_transaction(self, timeout: float | None = None) -> None:
         """Send what is left, and have the transaction count: all of it, or nothing.

@@ -325,6 +325,13 @@ class Sender:
                     waiting += deliveries
         return waiting
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether anything that was taken in has not ended."""
+        with self.lock.thread, self.lock.alone():
+            states = [*self._topics.values(), *self._retired]
+            return any(batch.owner.machine.deliveries for one in states for batch in one.batches)
+
     def wait(self, deliveries: Iterable[Delivery], timeout_s: float) -> bool:
         """Whether all of them have ended in time, and their callbacks have run."""
         deadline = self.clock() + timeout_s

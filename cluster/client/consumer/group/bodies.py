@@ -32,8 +32,13 @@ def commit_body(who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMe
     }
 
 
-def fetch_body(group: str, partitions: Collection[TopicPartition] | None) -> Value:
-    """An OffsetFetch request for these partitions; None: for all."""
+def fetch_body(
+    group: str, partitions: Collection[TopicPartition] | None, *, must_be_stable: bool
+) -> Value:
+    """An OffsetFetch request for these partitions; None: for all.
+
+    ``must_be_stable``: refused while a transaction may move them. Who begins to read there asks so.
+    """
     topics = None
     if partitions is not None:
         topics = [
@@ -41,7 +46,7 @@ def fetch_body(group: str, partitions: Collection[TopicPartition] | None) -> Val
             for name, some in offsets_by_topic(partitions).items()
         ]
     asked = {"groupId": group, "memberId": None, "memberEpoch": -1, "topics": topics}
-    return {"groups": [asked], "requireStable": True}
+    return {"groups": [asked], "requireStable": must_be_stable}
 
 
 def offsets_by_topic(partitions: Collection[TopicPartition]) -> dict[str, Sequence[TopicPartition]]:

@@ -121,7 +121,7 @@ class Group:
 
     @property
     def metadata(self) -> GroupMetadata:
-        return self._member.metadata
+        return self._member.last_metadata
 
     def subscribe(self, topics: Topics, from_: Places, listeners: Listeners) -> None:
         """Read these as a member. ``from_``: where the group has committed nothing."""

@@ -109,6 +109,7 @@ class Machine:
         self.notes: list[str] = []  # to be logged by the shell
         self._is_cooperative = is_cooperative(config.assignors)
         self._member_id, self._generation = NO_MEMBER, NO_GENERATION
+        self._last_metadata = GroupMetadata(self.group)
         self._protocol = ""
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._is_told = True  # the reader, of the assignment of this generation
@@ -149,6 +150,15 @@ class Machine:
         instance_id = self.config.group_instance_id
         return GroupMetadata(self.group, self._generation, self._member_id, instance_id)
 
+    @property
+    def last_metadata(self) -> GroupMetadata:
+        """Who it is, or was until it was expelled or came too late for ``max.poll.interval.ms``.
+
+        For transactions: their coordinator takes offsets of who claims no membership, whatever
+        members there are. Those of a member that is none any more it refuses.
+        """
+        return self._last_metadata
+
     def take_trouble(self) -> Exception | None:
         """An error for the user. One that passes is told once."""
         if self._is_fenced:
@@ -161,6 +171,7 @@ class Machine:
     def leave(self) -> list[Instruction]:
         """Be no member any more. A static one stays: it comes back."""
         made = self._leave()
+        self._last_metadata = GroupMetadata(self.group)
         self.watching.subscribe((), None)
         self.owned, self._is_lost, self._is_fenced = frozenset(), False, False
         return made
@@ -338,6 +349,7 @@ class Machine:
         if code:
             return self._refused(code, now)
         self._member_id, self._generation = body["memberId"], body["generationId"]
+        self._last_metadata = self.metadata
         self._protocol = body["protocolName"]
         self._beat_at = now + self.config.heartbeat_interval_ms / 1000
         if body["leader"] != self._member_id:

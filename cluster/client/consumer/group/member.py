@@ -120,6 +120,12 @@ class Member:
             return self._machine.metadata
 
     @property
+    def last_metadata(self) -> GroupMetadata:
+        """Also of who was expelled: see the machine."""
+        with self._lock:
+            return self._machine.last_metadata
+
+    @property
     def is_subscribed(self) -> bool:
         return self._machine.is_subscribed
 

@@ -110,7 +110,8 @@ class GroupOffsets:
                 for part in topic["partitions"]
             }
 
-        return taken(self._ask(OFFSET_FETCH, fetch_body(self._group, partitions)), take)
+        body = fetch_body(self._group, partitions, must_be_stable=True)
+        return taken(self._ask(OFFSET_FETCH, body), take)
 
     def _committed_of(self, part: Value) -> OffsetAndMetadata | None:
         if part["errorCode"] == UNSTABLE_OFFSET_COMMIT:

@@ -16,10 +16,10 @@ a decision has no answer, nobody knows it: then only the same one may be asked f
 """
 
 import logging
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
+from typing import Any
 
 from raylog.actors.coordinators.transactions.errors import (
     IllegalTransactionState,
@@ -31,20 +31,19 @@ from raylog.actors.errors import InvalidRequest, RequestTimedOut
 from raylog.actors.plane.apis.records import INIT_PRODUCER_ID
 from raylog.actors.plane.apis.transactions import END_TXN
 from raylog.cluster.client.connection import Connection
-from raylog.cluster.client.consumer.group.messages import GroupMetadata, OffsetAndMetadata
+from raylog.cluster.client.consumer.group.given import offsets_of
+from raylog.cluster.client.consumer.group.messages import GroupMetadata
 from raylog.cluster.client.producer.batches import ProducerIdentity
+from raylog.cluster.client.producer.call_lock import CallLock
 from raylog.cluster.client.producer.config import ProducerConfig
 from raylog.cluster.client.producer.sender import Sender
 from raylog.cluster.client.producer.transactions.asking import FENCES, Asking
 from raylog.cluster.client.producer.transactions.bodies import end_body, init_body, offsets_body
 from raylog.cluster.client.producer.transactions.states import NEXT, Call, State
 from raylog.storage.errors import RaylogError
-from raylog.storage.names import TopicPartition
 from raylog.storage.schemas.types import Value
 
 logger = logging.getLogger(__name__)
-
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Transactions:
@@ -55,11 +54,13 @@ class Transactions:
         self._id: str = config.transactional_id
         self._config, self._sender = config, sender
         self._asking = Asking(self._id, config, connection, sender)
-        self._calls = threading.RLock()  # held by a call while it waits
-        self._lock = threading.Lock()  # guards the two below
+        self._calls = CallLock("producer")  # held by a call while it waits
+        self._lock = CallLock("producer")  # guards the three below
         self._state = State.NEW
         self._why: RaylogError | None = None  # what is raised while it is FAILED or FENCED
+        self._is_undecided = False  # a commit was given up before it asked for its decision
         self._has_sent = False  # whether others may know of the transaction
+        self._has_closed = False
         sender.note_sent, sender.note_failure = self._note_sent, self._note_failure
 
     # -- calls -------------------------------------------------------------------------------------
@@ -77,25 +78,34 @@ class Transactions:
             self._has_sent = False
             self._sender.open()
 
-    def send_offsets(self, offsets: Offsets, group: GroupMetadata, timeout_s: float | None) -> None:
-        """Have offsets count with the transaction."""
+    def send_offsets(self, given: Any, group: GroupMetadata, timeout_s: float | None) -> None:
+        """Have offsets count with the transaction. ``given``: as a user gives them."""
         with self._calling(Call.SEND_OFFSETS, timeout_s) as deadline:
-            if not offsets:
-                return
-            self._note_sent()
-            body = offsets_body(self._id, self._sender.identity, group, offsets)
-            call = Call.SEND_OFFSETS.value
             try:
-                self._asking.commit_offsets(call, group.group_id, body, deadline)
+                self._send_offsets(given, group, deadline)
             except BaseException as error:  # also where nobody knows whether they are in it
                 self._note_failure(error)
                 raise
 
+    def _send_offsets(self, given: Any, group: GroupMetadata, deadline: float) -> None:
+        offsets = offsets_of(given)
+        if not isinstance(group, GroupMetadata):
+            raise InvalidRequest("group", group, "must be the group_metadata() of a consumer")
+        if not offsets:
+            return
+        self._note_sent()
+        body = offsets_body(self._id, self._sender.identity, group, offsets)
+        self._asking.commit_offsets(Call.SEND_OFFSETS.value, group.group_id, body, deadline)
+
     def commit(self, timeout_s: float | None) -> None:
         """Wait for what was sent, and decide."""
         with self._calling(Call.COMMIT, timeout_s) as deadline:
-            self._wait_for_batches(Call.COMMIT, deadline)
-            with self._lock:
+            try:
+                self._wait_for_batches(Call.COMMIT, deadline)
+            except BaseException:
+                self._is_undecided = True
+                raise
+            with self._lock.thread, self._lock.alone():
                 has_failed = self._state is not State.COMMITTING
             if has_failed:
                 self._sender.take_failures()  # they are told here
@@ -112,23 +122,28 @@ class Transactions:
 
     def check(self) -> None:
         """Raises where no record may be taken now."""
-        with self._lock:
+        with self._lock.thread, self._lock.alone():
             self._next(Call.SEND)
 
     def close(self, timeout_s: float, *, is_told: bool) -> None:
-        """Abort what is open, so that no reader waits for it until its timeout.
+        """Abort what is open, so that no reader waits for it until its timeout. Once.
 
         ``is_told``: log that there was something, which nobody has asked to abort.
         """
-        if self._sender.is_closed:
+        if self._sender.is_closed or self._has_closed:
             return
-        with self._lock:
+        with self._lock.thread, self._lock.alone():
+            if self._state is State.COMMITTING and self._is_undecided:
+                self._state = State.OPEN
             state = self._state
         if state is State.COMMITTING:
             logger.warning("%s closes, and does not know whether its commit counts", self._name)
-        if state not in (State.OPEN, State.FAILED, State.ABORTING):
-            return
-        if is_told and self._has_sent:
+        if state in (State.OPEN, State.FAILED, State.ABORTING):
+            self._abort_at_close(timeout_s, is_told=is_told)
+        self._has_closed = True
+
+    def _abort_at_close(self, timeout_s: float, *, is_told: bool) -> None:
+        if is_told and (self._has_sent or self._sender.has_waiting):
             logger.warning("%s closes within a transaction, which is aborted", self._name)
         try:
             self.abort(timeout_s)
@@ -150,17 +165,19 @@ class Transactions:
         if self._sender.is_own_thread():
             raise InvalidRequest(call.value, "callback", "would wait for itself; call it elsewhere")
         patience_s = self._config.max_block_ms / 1000 if timeout_s is None else timeout_s
-        with self._calls:
+        with self._calls.thread, self._calls.alone():
             if self._sender.is_closed:
                 raise InvalidRequest(call.value, "closed", "create a new producer")
-            with self._lock:
+            self._sender.lock.check()
+            with self._lock.thread, self._lock.alone():
                 self._state = self._next(call)
+                self._is_undecided = False
             if self._state is not State.OPEN:
                 self._sender.shut()
             try:
                 yield self._sender.clock() + patience_s
             except ProducerFenced as fenced:
-                with self._lock:
+                with self._lock.thread, self._lock.alone():
                     self._state, self._why = State.FENCED, fenced
                 raise
 
@@ -187,7 +204,7 @@ class Transactions:
         self._be_ready()
 
     def _be_ready(self) -> None:
-        with self._lock:
+        with self._lock.thread, self._lock.alone():
             self._state, self._why = State.READY, None
 
     def _note_sent(self) -> None:
@@ -195,7 +212,7 @@ class Transactions:
 
     def _note_failure(self, error: BaseException) -> None:
         """Something of the transaction has failed: nothing more of it is sent."""
-        with self._lock:
+        with self._lock.thread, self._lock.alone():
             if self._state not in (State.OPEN, State.COMMITTING):
                 return
             fence = FENCES.get(error.code) if isinstance(error, RaylogError) else None

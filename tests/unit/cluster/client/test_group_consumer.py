@@ -15,7 +15,7 @@ from raylog.actors.coordinators.errors import (
 )
 from raylog.actors.errors import ActorAway, ConsumerClosed, InvalidRequest, UnknownTopicOrPartition
 from raylog.cluster.client.consumer.consumer import Consumer
-from raylog.cluster.client.consumer.group.messages import OffsetAndMetadata
+from raylog.cluster.client.consumer.group.messages import GroupMetadata, OffsetAndMetadata
 from raylog.storage.errors import InvalidConfig
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.record import ConsumerRecord
@@ -367,6 +367,37 @@ def test_who_does_not_poll_leaves_and_comes_back(
     settle(slow, other)
     assert heard.calls[:2] == [("assign", [0, 1, 2, 3]), ("lost", [0, 1, 2, 3])]
     assert sorted(chain(*partitions(slow, other))) == [0, 1, 2, 3]
+
+
+def test_who_was_expelled_gives_producers_no_metadata_of_somebody_without_a_membership(
+    broker: GroupBroker,
+) -> None:
+    """Coordinators take that in transactions, so that two would copy the same records."""
+    slow = broker.member("t", max_poll_interval_ms=10_000)
+    settle(slow)
+    before = slow.group_metadata()
+    broker.idle(11)
+    other = broker.member("t")
+    settle(other)
+    assert slow.group_metadata() == before
+    settle(slow, other)
+    assert slow.group_metadata().generation > before.generation
+    slow.unsubscribe()
+    assert slow.group_metadata() == GroupMetadata("g")
+
+
+@pytest.mark.parametrize("code", [22, 25])
+def test_who_is_expelled_by_a_heartbeat_stays_who_it_was_for_producers(
+    broker: GroupBroker, code: int
+) -> None:
+    one = broker.member("t")
+    settle(one)
+    before = one.group_metadata()
+    broker.codes["Heartbeat"] = [code]
+    broker.idle(4)
+    with pytest.raises(CommitFailed):
+        one.commit({("t", 0): 0})  # it knows that it was expelled
+    assert one.group_metadata() == before
 
 
 def test_heartbeats_go_on_while_nobody_polls(broker: GroupBroker) -> None:

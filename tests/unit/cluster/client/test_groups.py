@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from raylog.actors.coordinators.errors import GroupNotEmpty, GroupNotFound, GroupSubscribed
+from raylog.actors.coordinators.group_messages import CommitRequest, Identity, OffsetToCommit
+from raylog.actors.coordinators.log_record import Producer
 from raylog.actors.errors import InvalidRequest, UnknownTopicOrPartition
 from raylog.cluster.client.consumer.consumer import Consumer
 from raylog.cluster.client.groups import Groups, ListedGroup
@@ -70,6 +72,21 @@ def test_a_group_is_told_with_its_members_and_its_lag(
         groups(broker).describe("other")
     with pytest.raises(GroupNotFound):
         groups(broker).offsets("other")
+
+
+def test_what_a_transaction_holds_is_told_as_it_was_before(
+    broker: GroupBroker, member: Consumer
+) -> None:
+    """A group that copies exactly once is nearly always in one."""
+    member.close()
+    held = (OffsetToCommit(ZERO, 11), OffsetToCommit(ONE, 12))
+    broker.coordinator.ask(CommitRequest(Identity("g", ""), held, producer=Producer(7, 0)))
+    offsets = groups(broker).offsets("g")
+    assert [(each.partition, each.committed.offset) for each in offsets] == [(ZERO, 10), (ONE, 10)]
+    assert {each: at.offset for each, at in groups(broker).seek("g", shift=-3).items()} == {
+        ZERO: 7,
+        ONE: 7,
+    }
 
 
 def test_the_lag_of_a_topic_that_is_gone_is_not_known(

@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import Any
 
 import pytest
 
@@ -19,10 +21,11 @@ from raylog.actors.coordinators.transactions.errors import (
     TransactionAborted,
     TransactionFailed,
 )
-from raylog.actors.errors import InvalidRequest, ProduceFailed, RequestTimedOut
+from raylog.actors.errors import InvalidRequest, ProduceFailed, ReentrantCall, RequestTimedOut
 from raylog.actors.plane.apis.groups import OFFSET_FETCH
 from raylog.cluster.client.consumer.group.messages import GroupMetadata, OffsetAndMetadata
 from raylog.cluster.client.producer import AsyncProducer, Producer
+from raylog.cluster.client.producer.call_lock import CallLock
 from raylog.cluster.client.producer.transactions.states import NEXT, Call, State
 from raylog.storage.names import TRANSACTION_STATE, TopicPartition
 from raylog.storage.testing.waiting import wait_for
@@ -482,6 +485,22 @@ def test_a_text_that_is_too_long_fails_the_transaction(lab: Lab) -> None:
         producer.commit_transaction()
 
 
+@pytest.mark.parametrize(
+    ("offsets", "group"), [("abc", GROUP), ({(ORDERS, 0): 5}, "readers"), ({}, None)]
+)
+def test_offsets_that_make_no_sense_fail_the_transaction(
+    lab: Lab, offsets: Any, group: Any
+) -> None:
+    """Else its records would be committed without them."""
+    producer = open_one(lab, b"a")
+    with pytest.raises(InvalidRequest):
+        producer.send_offsets_to_transaction(offsets, group)
+    with pytest.raises(TransactionFailed):
+        producer.commit_transaction()
+    producer.abort_transaction()
+    seen(lab)
+
+
 def test_offsets_of_who_is_fenced_do_not_count(lab: Lab) -> None:
     first = open_one(lab, b"a")
     first.flush()
@@ -504,6 +523,109 @@ def test_who_closes_within_a_transaction_aborts_it(
     producer.close()
     seen(lab)
     assert "is aborted" in caplog.text
+
+
+def test_who_closes_with_records_that_were_not_sent_hears_of_it(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = lab.ready(linger_ms=10_000)
+    producer.begin_transaction()
+    producer.send(ORDERS, b"a")
+    producer.close()
+    assert "is aborted" in caplog.text
+    assert "Produce" not in lab.way.asked
+
+
+def test_who_closes_within_an_empty_transaction_loses_nothing(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = lab.ready()
+    producer.begin_transaction()
+    producer.close()
+    assert not caplog.text
+
+
+def test_who_leaves_by_an_exception_without_a_coordinator_tries_and_says_it_once(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = open_one(lab, b"a")
+    producer.flush()
+    lab.cluster.processes[COORDINATOR].is_away = True
+    with pytest.raises(ZeroDivisionError), producer:
+        raise ZeroDivisionError
+    assert caplog.text.count("transaction.timeout.ms") == 1
+    lab.cluster.processes[COORDINATOR].is_away = False
+
+
+def test_a_commit_that_is_interrupted_before_it_is_asked_for_is_aborted_at_the_end(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = open_one(lab, b"a")
+    producer.flush()
+
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(producer._sender, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            producer.commit_transaction()
+    producer.close()
+    seen(lab)
+
+
+# -- signal handlers, finalizers -------------------------------------------------------------------
+
+CALLS = [
+    lambda producer: producer.commit_transaction(),
+    lambda producer: producer.abort_transaction(),
+    lambda producer: producer.send_offsets_to_transaction({(ORDERS, 0): 5}, GROUP),
+]
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("call", CALLS, ids=["commit", "abort", "send offsets"])
+@pytest.mark.parametrize(
+    "interrupted", ["_sender.lock", "_transactions._calls", "_transactions._lock"]
+)
+def test_who_interrupts_a_call_of_its_own_thread_is_refused_and_changes_nothing(
+    lab: Lab, call: Callable[[Producer], None], interrupted: str
+) -> None:
+    producer = open_one(lab, b"a")
+    lock: CallLock = attrgetter(interrupted)(producer)
+    with lock.thread, lock.alone(), pytest.raises(ReentrantCall):
+        call(producer)
+    send(producer, b"b")
+    producer.commit_transaction()
+    seen(lab, b"a", b"b")
+    assert offset_of(lab) == -1
+
+
+@pytest.mark.timeout(30)
+def test_the_loop_goes_on_while_a_transaction_waits_for_a_call_that_was_cancelled(lab: Lab) -> None:
+    async def begin() -> None:
+        settings = {"transactional.id": "writer", "retry.backoff.ms": 1}
+        async with AsyncProducer(lab.way, settings) as producer:  # type: ignore[arg-type]
+            await producer.init_transactions()
+            calls = producer._started._transactions._calls  # type: ignore[union-attr]
+            ends, holds = threading.Event(), threading.Event()
+
+            def hold() -> None:
+                with calls.thread, calls.alone():
+                    holds.set()
+                    ends.wait()
+
+            holder = threading.Thread(target=hold)
+            holder.start()
+            holds.wait()
+            beginning = asyncio.create_task(producer.begin_transaction())
+            await asyncio.sleep(0.01)
+            assert not beginning.done()
+            ends.set()
+            await beginning
+            holder.join()
+
+    asyncio.run(begin())
 
 
 def test_who_leaves_by_an_exception_aborts_and_nothing_is_logged(
