@@ -175,7 +175,7 @@ def test_log_dirs_are_shown_and_a_partition_is_moved_between_them(
 def test_health_tells_within_seconds_of_a_partition_whose_process_is_stuck(raylog: Shell) -> None:
     raylog.lines("topic", "create", "stuck")
     well = raylog("health")
-    assert (well.returncode, well.stderr) == (0, "no problem was found\n")
+    assert (well.returncode, well.stderr) == (0, "no problem was found\n"), well.stdout
     assert [line.split("\t")[0] for line in well.stdout.splitlines()] == ["info"]
     (line,) = (line for line in raylog.lines("status") if line.startswith("stuck-0"))
     pid = int(line.split("\t")[7])

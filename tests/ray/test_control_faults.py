@@ -157,7 +157,9 @@ def now_ms() -> int:
 # -- 1: records deleted under an old config --------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_controller_killed", [False, True])
+@pytest.mark.parametrize(
+    "is_controller_killed", [pytest.param(False, marks=pytest.mark.long), True]
+)
 def test_no_record_is_deleted_under_a_config_that_was_replaced(
     cluster: Cluster, is_controller_killed: bool
 ) -> None:
@@ -215,7 +217,7 @@ def test_a_dir_with_partitions_that_lost_its_identity_is_refused_and_stays_as_it
 # -- 4: older metadata -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_first_refused", [True, False])
+@pytest.mark.parametrize("is_first_refused", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_older_metadata_is_refused_until_somebody_accepts_it(
     cluster: Cluster, is_first_refused: bool
 ) -> None:

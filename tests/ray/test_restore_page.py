@@ -114,7 +114,7 @@ def findings(broker: Broker) -> str:
     return "\n".join(f"{found.subject}: {found.what}" for found in broker.health())
 
 
-@pytest.mark.parametrize("is_stopped", [True, False])
+@pytest.mark.parametrize("is_stopped", [pytest.param(True, marks=pytest.mark.long), False])
 def test_one_log_dir_of_several_is_restored(operator: Operator, is_stopped: bool) -> None:
     """With the broker stopped, or while it serves and the log dir is offline."""
     before, after = back_up_while_producing(operator)
