@@ -40,6 +40,7 @@ class Call(Enum):
     ABORT = "abort_transaction"
 
 
+CALLED_ONCE: Final = "this producer has its transactional.id already; call it once"
 NEXT: Final = {
     (State.NEW, Call.INIT): State.NEW,  # READY with the answer
     (State.READY, Call.BEGIN): State.OPEN,

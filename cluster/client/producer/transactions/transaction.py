@@ -39,7 +39,12 @@ from raylog.cluster.client.producer.config import ProducerConfig
 from raylog.cluster.client.producer.sender import Sender
 from raylog.cluster.client.producer.transactions.asking import FENCES, Asking
 from raylog.cluster.client.producer.transactions.bodies import end_body, init_body, offsets_body
-from raylog.cluster.client.producer.transactions.states import NEXT, Call, State
+from raylog.cluster.client.producer.transactions.states import (
+    CALLED_ONCE,
+    NEXT,
+    Call,
+    State,
+)
 from raylog.storage.errors import RaylogError
 from raylog.storage.schemas.types import Value
 
@@ -188,7 +193,8 @@ class Transactions:
             return following
         if self._why is not None:
             raise self._told()
-        raise IllegalTransactionState(call.value, self._state.value)
+        why = CALLED_ONCE if call is Call.INIT else self._state.value
+        raise IllegalTransactionState(call.value, why)
 
     def _told(self) -> RaylogError:
         """What has failed, to be raised once more."""

@@ -26,7 +26,7 @@ from raylog.actors.plane.apis.groups import OFFSET_FETCH
 from raylog.cluster.client.consumer.group.messages import GroupMetadata, OffsetAndMetadata
 from raylog.cluster.client.producer import AsyncProducer, Producer
 from raylog.cluster.client.producer.call_lock import CallLock
-from raylog.cluster.client.producer.transactions.states import NEXT, Call, State
+from raylog.cluster.client.producer.transactions.states import CALLED_ONCE, NEXT, Call, State
 from raylog.storage.names import TRANSACTION_STATE, TopicPartition
 from raylog.storage.testing.waiting import wait_for
 from tests.harness.transaction_lab import LOST, UNANSWERED, Lab
@@ -197,7 +197,8 @@ def test_each_call_is_taken_or_refused_by_name(lab: Lab, state: State, which: Ca
     with pytest.raises(kind) as told:
         call(producer, which)
     if kind is IllegalTransactionState:
-        assert str(told.value) == f"{which.value}: {state.value}"
+        why = CALLED_ONCE if which is Call.INIT else state.value
+        assert str(told.value) == f"{which.value}: {why}"
 
 
 def test_without_a_transactional_id_there_are_no_transactions(lab: Lab) -> None:
