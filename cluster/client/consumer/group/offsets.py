@@ -47,7 +47,7 @@ Committed = dict[TopicPartition, OffsetAndMetadata]
 _PASSING = (CoordinatorNotAvailable, UnstableOffsets)
 _MOVED = (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR)
 _NOT_SERVED = (*_MOVED, COORDINATOR_LOAD_IN_PROGRESS)
-_REASONS = {
+NOT_A_MEMBER = {
     UNKNOWN_MEMBER_ID: "the coordinator does not know this consumer as a member (any more)",
     ILLEGAL_GENERATION: "the group has been rebalanced without it",
     FENCED_INSTANCE_ID: "another consumer has taken over its group.instance.id",
@@ -88,8 +88,8 @@ class GroupOffsets:
             return
         self._note(code)
         self._member.commit_refused(code, generation)
-        if code in _REASONS:
-            raise CommitFailed(self._group, _REASONS[code])
+        if code in NOT_A_MEMBER:
+            raise CommitFailed(self._group, NOT_A_MEMBER[code])
         if code == OFFSET_METADATA_TOO_LARGE:
             raise OffsetMetadataTooLarge(str(partition))
         if code == UnknownTopicOrPartition.code:

@@ -14,10 +14,7 @@ from typing import Final, TypeVar
 
 from raylog.actors.coordinators.codes import (
     CONCURRENT_TRANSACTIONS,
-    COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
-    FENCED_INSTANCE_ID,
-    ILLEGAL_GENERATION,
     INVALID_PRODUCER_EPOCH,
     INVALID_PRODUCER_ID_MAPPING,
     INVALID_TRANSACTION_TIMEOUT,
@@ -27,9 +24,9 @@ from raylog.actors.coordinators.codes import (
     OFFSET_METADATA_TOO_LARGE,
     PRODUCER_FENCED,
     TRANSACTION_ABORTABLE,
-    UNKNOWN_MEMBER_ID,
 )
 from raylog.actors.coordinators.errors import (
+    NOT_SERVED,
     CommitFailed,
     CoordinatorNotAvailable,
     CoordinatorRefused,
@@ -44,8 +41,8 @@ from raylog.actors.errors import RequestTimedOut
 from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.transactions import TXN_OFFSET_COMMIT
 from raylog.cluster.client.connection import Connection
+from raylog.cluster.client.consumer.group.offsets import NOT_A_MEMBER, passes
 from raylog.cluster.client.coordinator import GROUP, TRANSACTION, Coordinator
-from raylog.cluster.client.patience import may_pass
 from raylog.cluster.client.producer.config import ProducerConfig
 from raylog.cluster.client.producer.sender import Sender
 from raylog.storage.names import TopicPartition
@@ -55,9 +52,7 @@ T = TypeVar("T")
 
 _MOVED: Final = (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR)
 _AGAIN: Final = {
-    COORDINATOR_NOT_AVAILABLE: "it is not served",
-    NOT_COORDINATOR: "another process serves it",
-    COORDINATOR_LOAD_IN_PROGRESS: "it reads its log",
+    **NOT_SERVED,
     CONCURRENT_TRANSACTIONS: "the end of the transaction before is on its way",
 }
 _TAKEN: Final = "another producer has taken it, or transaction.timeout.ms was over"
@@ -65,11 +60,6 @@ FENCES: Final = {
     INVALID_PRODUCER_EPOCH: _TAKEN,
     PRODUCER_FENCED: _TAKEN,
     INVALID_PRODUCER_ID_MAPPING: "its coordinator does not know this producer (any more)",
-}
-_NOT_A_MEMBER: Final = {
-    ILLEGAL_GENERATION: "the group has been rebalanced since",
-    UNKNOWN_MEMBER_ID: "the coordinator does not know this consumer as a member (any more)",
-    FENCED_INSTANCE_ID: "another consumer has taken over its group.instance.id",
 }
 
 
@@ -144,8 +134,8 @@ class Asking:
             raise CoordinatorNotAvailable(name, _AGAIN[code])
         if code in FENCES:
             raise ProducerFenced(self._id, FENCES[code])
-        if code in _NOT_A_MEMBER:
-            raise CommitFailed(group, _NOT_A_MEMBER[code])
+        if code in NOT_A_MEMBER:
+            raise CommitFailed(group, NOT_A_MEMBER[code])
         if code == OFFSET_METADATA_TOO_LARGE:
             raise OffsetMetadataTooLarge(str(partition))
         if code in (INVALID_TXN_STATE, TRANSACTION_ABORTABLE):
@@ -164,7 +154,7 @@ class Asking:
             try:
                 return ask()
             except Exception as error:
-                if not (isinstance(error, CoordinatorNotAvailable) or may_pass(error)):
+                if not passes(error):
                     raise
                 if self._sender.clock() + backoff_ms / 1000 >= deadline:
                     raise RequestTimedOut(call, round((deadline - started_at) * 1000)) from error

@@ -39,12 +39,7 @@ from raylog.cluster.client.producer.config import ProducerConfig
 from raylog.cluster.client.producer.sender import Sender
 from raylog.cluster.client.producer.transactions.asking import FENCES, Asking
 from raylog.cluster.client.producer.transactions.bodies import end_body, init_body, offsets_body
-from raylog.cluster.client.producer.transactions.states import (
-    CALLED_ONCE,
-    NEXT,
-    Call,
-    State,
-)
+from raylog.cluster.client.producer.transactions.states import CALLED_ONCE, NEXT, Call, State
 from raylog.storage.errors import RaylogError
 from raylog.storage.schemas.types import Value
 
