@@ -54,6 +54,7 @@ from raylog.cluster.controller.log_dir_states import (
     describe_log_dir,
     describe_log_dirs,
 )
+from raylog.cluster.controller.managers import is_passing
 from raylog.cluster.controller.meters import numbers
 from raylog.cluster.controller.node_states import (
     NodeDescription,
@@ -288,8 +289,7 @@ class Commanding:
             try:
                 made = self._ask(command, what, OPEN_TIMEOUT_S)
             except NoLogDirs:
-                is_over = self._clock() >= end_s
-                if is_over or describe.has_settled(self._snapshot(), self._problems()):
+                if self._clock() >= end_s or self._has_settled():
                     raise
                 if isinstance(command, CreateTopic) and self._was_undone(command):
                     command = replace(command, topic_id=random_id())
@@ -297,6 +297,11 @@ class Commanding:
                 continue
             assert isinstance(made, TopicRecord), made
             return made
+
+    def _has_settled(self) -> bool:
+        """Whether waiting is of no use. A LogManager that was just killed is back in a moment."""
+        lasting = [key for key, why in self._problems().items() if not is_passing(why)]
+        return describe.has_settled(self._snapshot(), lasting)
 
     def _was_undone(self, creation: CreateTopic) -> bool:
         return self._snapshot().desired.was_removed(creation.topic_id)

@@ -528,7 +528,10 @@ def _silent(key: str, seen: Observed, now_ms: int) -> str:
 
 
 def has_settled(snapshot: Snapshot, problems: Collection[str] = ()) -> bool:
-    """Whether each node obeys, or it is known why not. ``problems``: as of ``is_settled``."""
+    """Whether each node obeys, or it is known why not.
+
+    ``problems``: the keys of nodes whose LogManager could not be started or told something last.
+    """
     epoch = snapshot.desired.controller_epoch
     return bool(snapshot.observed) and all(
         seen.obeys(epoch) or seen.is_ended or key in problems or seen.is_suspect(snapshot.now_ms)

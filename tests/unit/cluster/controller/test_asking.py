@@ -21,7 +21,7 @@ from raylog.cluster.controller.records import (
     TopicRemovedRecord,
 )
 from raylog.cluster.controller.requests import Requests
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import LogLocked, RaylogError
 from raylog.storage.names import TopicPartition
 
 TOPIC = TopicRecord(name="t", topic_id="id-t", config={}, version=1)
@@ -90,10 +90,22 @@ def test_a_creation_that_was_undone_is_tried_again_as_another_topic() -> None:
 
 def test_a_creation_does_not_wait_where_it_is_known_why_no_node_takes_part() -> None:
     desk = Desk(refused)
-    desk.problems = {"a": NotLeader("LogManager:a", "it died")}
+    desk.problems = {"a": LogLocked("/data")}
     with pytest.raises(NoLogDirs):
         desk.commanding.create_topic("t", 1, {})
     assert (desk.asked, desk.now_s) == (1, 0.0)
+
+
+@pytest.mark.parametrize(
+    "problem", [NotLeader("LogManager:a", "it died"), RequestTimedOut("the orders", 1)]
+)
+def test_a_creation_waits_for_a_log_manager_that_is_started_again(problem: RaylogError) -> None:
+    """The last call to it failed since it was killed; nothing keeps its next life from obeying."""
+    desk = Desk(refused)
+    desk.problems = {"a": problem}
+    with pytest.raises(NoLogDirs):
+        desk.commanding.create_topic("t", 1, {})
+    assert NODE_PATIENCE_S <= desk.now_s < NODE_PATIENCE_S + 1
 
 
 def test_a_client_that_waits_no_longer_holds_no_thread() -> None:
