@@ -1,7 +1,9 @@
 """The log of a coordinator: the internal partition that it lives beside.
 
 The coordinator and the partition are in one process, so an append is a call, and nobody else
-appends. What is read is all of it, at the beginning.
+appends. A coordinator appends under its lock, and waits for the disk without it (``settle``), so
+that all who wait share one fsync. Until then it tells nobody what it has written, or what follows.
+What is read is all of it, at the beginning.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +45,7 @@ class PartitionLog:
     def append(
         self, records: Sequence[LogRecord], now_ms: int, producer: Producer | None = None
     ) -> int:
-        """Write one batch, as durably as the topic asks; returns its first offset.
+        """Write one batch, which ``settle`` makes durable; returns its first offset.
 
         ``producer``: whose transaction it is part of. Raises RaylogError; then nothing of it is in
         the log.
@@ -52,11 +54,29 @@ class PartitionLog:
         batch = encode_records(rows)
         if producer is not None:
             batch = _in_transaction(batch, producer)
-        return self._partition.append_own(batch).base_offset
+        return self._partition.write_own(batch).base_offset
 
     def end(self, end: TransactionEnd) -> None:
-        """Write the marker of a transaction. Raises RaylogError."""
-        self._partition.end_transaction(end, is_own=True)
+        """Write the marker of a transaction, which ``settle`` makes durable. Raises RaylogError."""
+        self._partition.write_end(end, is_own=True)
+
+    @property
+    def end_offset(self) -> int:
+        """Behind all that is written."""
+        return self._partition.log.log_end_offset
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that is written may be read, so that it is as durable as the topic asks."""
+        log = self._partition.log
+        return log.high_watermark >= log.log_end_offset
+
+    def settle(self, up_to: int) -> None:
+        """Return when what is below ``up_to`` is as durable as the topic asks. Any thread.
+
+        Raises RaylogError; then the fate of what is not settled yet is not known.
+        """
+        self._partition.settle_own(up_to)
 
     def flush(self) -> None:
         """Return when all that is written is on the disk. Raises RaylogError."""

@@ -4,6 +4,10 @@ One lock makes events follow each other. Whoever brings one carries the machine'
 before it gives the lock back: it appends, and puts answers where their askers wait. A request whose
 answer comes later (JoinGroup, SyncGroup) waits in its connection's thread (``plane/parking.py``).
 
+Whoever has an answer waits, without the lock, until all that was written before is durable, with
+one fsync for all who wait: also an answer that changes nothing may tell of what a power loss would
+forget. What nobody waits for is brought to the disk with the next record, or after a moment.
+
 A thread of its own first reads the log. Then it waits for the machine's alarms. Where the log
 cannot be read, nothing is served, and one line of the process's log says why: what is in it cannot
 be trusted, and is not touched.
@@ -48,6 +52,8 @@ logger = logging.getLogger(__name__)
 
 # A clock that was set is looked at again after this.
 LONGEST_SLEEP_S: Final = 60.0
+# What nobody waits for is brought to the disk after this, if nothing happens.
+SETTLE_AFTER_S: Final = 1.0
 # Committed offsets that are exported as metrics: each costs Ray some microseconds.
 MOST_EXPORTED: Final = 2000
 
@@ -59,6 +65,11 @@ class CoordinatorLog(Protocol):
         self, records: Sequence[LogRecord], now_ms: int, producer: Producer | None = None
     ) -> int: ...
     def end(self, end: TransactionEnd) -> None: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def is_settled(self) -> bool: ...
+    def settle(self, up_to: int) -> None: ...
     def read(self) -> Iterator[ReadBatch]: ...
 
 
@@ -75,6 +86,7 @@ class _Asker:
     place: Place
     waits: bool = False  # in its place; before that the answer has come at once
     answer: GroupAnswer | None = None
+    up_to: int = 0  # what the answer rests on is before this offset
 
 
 class GroupCoordinator:
@@ -102,6 +114,7 @@ class GroupCoordinator:
         self._askers: dict[Token, _Asker] = {}
         self._last_token = 0
         self._is_refused = False  # by the log; one line says it, and another when it is over
+        self._is_unsettled = False  # what is written; one line says it
 
     def begin(self) -> None:
         """Read the log, and serve."""
@@ -131,8 +144,8 @@ class GroupCoordinator:
             if place.wait(int(LONGEST_SLEEP_S * 1000)) == "peer is gone":
                 with self._changed:
                     self._askers.pop(token, None)
-                break
-        return asker.answer
+                return asker.answer
+        return self._settle(asker.up_to) or asker.answer
 
     def end_transaction(self, end: TransactionEnd) -> NotServed | None:
         """Write a transaction's marker; the offsets that it commits count when this returns.
@@ -144,6 +157,8 @@ class GroupCoordinator:
                 return NotServed(NOT_COORDINATOR)
             self._log.end(end)
             self._handle(TransactionEnded(end.producer_id, end.is_commit))
+            end_offset = self._log.end_offset
+        self._log.settle(end_offset)
         return None
 
     def _park(self, token: Token, asker: _Asker) -> None:
@@ -193,10 +208,23 @@ class GroupCoordinator:
         self._is_refused = False
         return Appended(append, base_offset)
 
+    def _settle(self, up_to: int) -> NotServed | None:
+        """Wait for the disk, without the lock; what failed, as clients are told it."""
+        try:
+            self._log.settle(up_to)
+        except RaylogError as error:
+            if not self._is_unsettled:
+                warn(logger, "coordinator-not-settled", partition=self._name, error=str(error))
+            self._is_unsettled = True
+            return NotServed(code_for_clients(error))
+        self._is_unsettled = False
+        return None
+
     def _reply(self, reply: Reply) -> None:
         asker = self._askers.pop(reply.token, None)
         if asker is not None:  # else it has gone
-            asker.answer = reply.answer
+            asker.up_to = self._log.end_offset
+            asker.answer = reply.answer  # last: its thread looks at it without the lock
             if asker.waits:
                 asker.place.wake()
 
@@ -240,6 +268,11 @@ class GroupCoordinator:
             self._machine.replay(record.key, record.value, record.offset, batch.producer_id)
 
     def _ring(self) -> None:
+        while self._rest():
+            self._settle(self._log.end_offset)
+
+    def _rest(self) -> bool:
+        """Whether something is to be brought to the disk now; False: it is stopped."""
         with self._changed:
             while self._state == "serves":
                 now_ms, due_ms = self._clock.now_ms(), self._machine.next_alarm_ms
@@ -247,4 +280,9 @@ class GroupCoordinator:
                     self._handle(AlarmRings())
                     continue
                 sleep_s = LONGEST_SLEEP_S if due_ms is None else (due_ms - now_ms) / 1000
-                self._changed.wait(min(sleep_s, LONGEST_SLEEP_S))
+                is_left = not self._log.is_settled
+                longest_s = SETTLE_AFTER_S if is_left else LONGEST_SLEEP_S
+                has_news = self._changed.wait(min(sleep_s, longest_s))
+                if is_left and not has_news:
+                    return True
+        return False

@@ -167,14 +167,10 @@ class Partition:
         """``append``, of a request for whose bytes its caller has room (``plane/room.py``)."""
         return self.settle([self.write_admitted(records)])[0]
 
-    def append_own(self, records: Buffer) -> AppendResult:
-        """``append``, of the coordinator whose log this is."""
-        return self.settle([self.write_admitted(records, is_own=True)])[0]
-
     def write_admitted(self, records: Buffer, *, is_own: bool = False) -> Written:
         """Append a batch that ``settle`` makes durable. Raises as ``append``.
 
-        ``is_own``: see ``append_own``.
+        ``is_own``: of the coordinator whose log this is; ``settle_own`` makes it durable.
         """
         began_s = time.perf_counter()
         try:
@@ -199,9 +195,8 @@ class Partition:
             raise
         self.waiters.wake_due()
         now_s = time.perf_counter()
-        for batch, info, size_bytes, began_s in written:
-            measured = (now_s - began_s, size_bytes, batch.header.count, info.is_duplicate)
-            self.meters.appends.append(measured)
+        for one in written:
+            self._measure(one, now_s)
         self._ask_for_upkeep()
         # By position: keywords would take 0.8 µs more, a sixth of a small append without a call.
         return [
@@ -215,6 +210,33 @@ class Partition:
             )
             for _, info, _, _ in written
         ]
+
+    def write_own(self, records: Buffer) -> AppendInfo:
+        """Append a batch of the coordinator whose log this is. Raises as ``append``.
+
+        ``settle_own`` makes it durable.
+        """
+        written = self.write_admitted(records, is_own=True)
+        self._measure(written, time.perf_counter())
+        self._ask_for_upkeep()
+        return written.info
+
+    def settle_own(self, up_to: int) -> None:
+        """Return when what is written below ``up_to`` is as durable as the topic asks.
+
+        Raises StorageError and OutOfResources; then its fate is not known.
+        """
+        try:
+            self._make_durable(up_to - 1)
+        except BaseException as error:
+            self._append_failed(error)
+            raise
+        self.waiters.wake_due()
+
+    def _measure(self, written: Written, now_s: float) -> None:
+        batch, info, size_bytes, began_s = written
+        measured = (now_s - began_s, size_bytes, batch.header.count, info.is_duplicate)
+        self.meters.appends.append(measured)
 
     def _append_failed(self, error: BaseException) -> None:
         self.meters.failed_appends.append(name_of(error))
@@ -254,14 +276,21 @@ class Partition:
         if refusal is not None:
             raise copy(refusal)
 
-    def end_transaction(self, end: TransactionEnd, *, is_own: bool = False) -> AppendResult:
+    def end_transaction(self, end: TransactionEnd) -> AppendResult:
+        """Write the marker of a transaction; returns when it is as durable as the topic asks.
+
+        Raises as ``write_end``.
+        """
+        return self.settle([self.write_end(end)])[0]
+
+    def write_end(self, end: TransactionEnd, *, is_own: bool = False) -> Written:
         """Write the marker of a transaction; fine if it is there, or if nothing was written.
 
         A marker that was asked for before the transaction began may be of the one before, which has
         the same epoch in version 1: a coordinator that had no answer has asked again, and this is
         the older copy. It is refused by what is tried again: who still waits for it asks anew.
 
-        ``is_own``: see ``append_own``. Raises NotLeader for such a one, InvalidProducerEpoch,
+        ``is_own``: see ``write_admitted``. Raises NotLeader for such a one, InvalidProducerEpoch,
         TransactionCoordinatorFenced, InternalTopic, DiskFull and StorageError.
         """
         if self._is_internal and not is_own:
@@ -283,7 +312,7 @@ class Partition:
                 self.log.check_raises_epoch(end.producer_id, end.epoch)
             info = self._append_checked(batch, now_ms, COORDINATOR)
             self.verifications.void(end.producer_id, end.ended_epoch)
-        return self.settle([Written(batch, info, len(records), began_s)])[0]
+        return Written(batch, info, len(records), began_s)
 
     def refuse(self, header: BatchHeader, error: RaylogError) -> None:
         """A batch is not taken since nobody says whether it may be: those behind it wait, too."""

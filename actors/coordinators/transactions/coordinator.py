@@ -1,9 +1,12 @@
 """The coordinator of transactions in the process of its partition: a shell around ``machine.py``.
 
 One lock makes events follow each other. Whoever brings one carries the machine's instructions out
-before it gives the lock back: it appends, answers, and hands markers to whoever sends them. The
-decision is on the disk before the first marker leaves: should a power loss forget it, some
-partitions would have committed, and the timeout would abort the others.
+before it gives the lock back: it appends, and notes the answer and the markers. Then, without the
+lock, it waits until all that is written is durable, with one fsync for all who wait, before it
+answers or hands the markers to whoever sends them. Also an answer that changes nothing waits: it
+may tell of what a power loss would forget. So would a marker: some partitions would have committed,
+and the timeout would abort the others. What nobody waits for (the record that all markers are
+written) is brought to the disk with the next record, or after a moment.
 
 A fresh producer id is asked for without the lock, and the request is asked again with it.
 
@@ -51,14 +54,20 @@ logger = logging.getLogger(__name__)
 
 # A clock that was set is looked at again after this.
 LONGEST_SLEEP_S: Final = 60.0
-# A decision that could not be brought to the disk, for want of a descriptor or of memory.
-FLUSH_AGAIN_S: Final = 1.0
+# What nobody waits for is brought to the disk after this, if nothing happens. So is, again, what
+# a want of descriptors or of memory kept from it.
+SETTLE_AFTER_S: Final = 1.0
 
 
 class CoordinatorLog(Protocol):
     """``coordinator_log.py``."""
 
     def append(self, records: Sequence[LogRecord], now_ms: int) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def is_settled(self) -> bool: ...
+    def settle(self, up_to: int) -> None: ...
     def flush(self) -> None: ...
     def read(self) -> Iterator[ReadBatch]: ...
 
@@ -99,6 +108,7 @@ class TransactionCoordinator:
         self._last_token = 0
         self._unsent: list[SendMarkers] = []  # their decisions may not be on the disk yet
         self._is_refused = False  # by the log; one line says it, and another when it is over
+        self._is_unsettled = False  # what is written; one line says it
 
     def begin(self) -> None:
         """Read the log, and serve."""
@@ -131,7 +141,9 @@ class TransactionCoordinator:
                 return NotServed(COORDINATOR_NOT_AVAILABLE)
             self._last_token += 1
             self._handle(Asked(self._last_token, request))
-            return self._answers.pop(self._last_token)
+            answer = self._answers.pop(self._last_token)
+            end_offset, decided = self._log.end_offset, self._take_unsent()
+        return self._settle(end_offset, decided) or answer
 
     def marked(self, markers: SendMarkers, partition: TopicPartition) -> None:
         """A partition has its marker, or is gone."""
@@ -149,7 +161,7 @@ class TransactionCoordinator:
             elif isinstance(instruction, Reply):
                 self._answers[instruction.token] = instruction.answer
             else:
-                self._send(instruction)
+                self._unsent.append(instruction)
         self._changed.notify_all()  # the next alarm may be another one
 
     def _append(self, append: Append) -> Event:
@@ -165,29 +177,31 @@ class TransactionCoordinator:
         self._is_refused = False
         return Appended(append)
 
-    def _send(self, markers: SendMarkers) -> None:
-        """A decision that is not on the disk has no markers yet.
+    def _take_unsent(self) -> list[SendMarkers]:
+        """With the lock held."""
+        unsent, self._unsent = self._unsent, []
+        return unsent
 
-        A shortage passes: then they are sent. Where the disk has failed, the partition's next life
-        sends them.
-        """
-        self._unsent.append(markers)
-        error = self._send_flushed()
-        if error is not None:
-            warn(logger, "decision-not-flushed", partition=self._name, error=str(error))
+    def _settle(self, up_to: int, decided: Sequence[SendMarkers]) -> NotServed | None:
+        """Wait for the disk, then send the markers; what failed, as clients are told it.
 
-    def _send_flushed(self) -> RaylogError | None:
-        """Send the markers of all decisions once these are on the disk; returns why they are not.
-
-        A partition whose disk has failed is not flushed again: it is offline.
+        ``up_to``: what the answer rests on is before it. Without the lock. A shortage passes: then
+        the markers are sent. Where the disk has failed, the partition's next life sends them.
         """
         try:
-            self._log.flush()
+            self._log.settle(up_to)
+            if decided:
+                self._log.flush()
         except RaylogError as error:
-            return error
-        for markers in self._unsent:
+            with self._changed:
+                self._unsent += decided
+                is_first, self._is_unsettled = not self._is_unsettled, True
+            if is_first:
+                warn(logger, "coordinator-not-settled", partition=self._name, error=str(error))
+            return NotServed(code_for_clients(error))
+        self._is_unsettled = False
+        for markers in decided:
             self._sender.send(markers)
-        self._unsent.clear()
         return None
 
     # -- its thread --------------------------------------------------------------------------------
@@ -221,17 +235,28 @@ class TransactionCoordinator:
             if self._state == "loads":
                 self._state = "serves"
                 self._handle(Loaded())
+            end_offset, decided = self._log.end_offset, self._take_unsent()
+        self._settle(end_offset, decided)
         return True
 
     def _ring(self) -> None:
+        while self._rest():
+            with self._changed:
+                end_offset, decided = self._log.end_offset, self._take_unsent()
+            self._settle(end_offset, decided)
+
+    def _rest(self) -> bool:
+        """Whether something is to be brought to the disk now; False: it is stopped."""
         with self._changed:
             while self._state == "serves":
-                if self._unsent:
-                    self._send_flushed()
                 now_ms, due_ms = self._clock.now_ms(), self._machine.next_alarm_ms
                 if due_ms is not None and due_ms <= now_ms:
                     self._handle(AlarmRings())
-                    continue
+                    return True
                 sleep_s = LONGEST_SLEEP_S if due_ms is None else (due_ms - now_ms) / 1000
-                longest_s = FLUSH_AGAIN_S if self._unsent else LONGEST_SLEEP_S
-                self._changed.wait(min(sleep_s, longest_s))
+                is_left = bool(self._unsent) or not self._log.is_settled
+                longest_s = SETTLE_AFTER_S if is_left else LONGEST_SLEEP_S
+                has_news = self._changed.wait(min(sleep_s, longest_s))
+                if is_left and not has_news:
+                    return True
+        return False

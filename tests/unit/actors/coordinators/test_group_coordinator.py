@@ -33,7 +33,7 @@ from raylog.actors.metrics import Exporter, Metric
 from raylog.actors.partition.partition import Partition
 from raylog.actors.partition.transaction_end import TransactionEnd
 from raylog.storage.clock import SteadyClock
-from raylog.storage.errors import CorruptRecord, DiskFull
+from raylog.storage.errors import CorruptRecord, DiskFull, RaylogError, StorageError
 from raylog.storage.records.record import Record
 from raylog.storage.testing.logs import Disk
 from raylog.storage.testing.waiting import wait_for
@@ -123,17 +123,32 @@ def test_what_is_committed_is_in_the_log_and_read_by_the_next_life(
 
 
 class Broken:
-    """A log of one batch that cannot be read, and that refuses all others while it is ``full``."""
+    """A log of one batch that cannot be read, and that refuses all others while it is ``full``.
+
+    ``settle_problem``: what is raised where something waits for the disk.
+    """
 
     def __init__(self, *batches: ReadBatch, problem: Exception | None = None) -> None:
         self._batches, self._problem = batches, problem
         self.full = False
+        self.settle_problem: RaylogError | None = None
+        self.end_offset = self.settled = 0
+
+    @property
+    def is_settled(self) -> bool:
+        return self.settled >= self.end_offset
+
+    def settle(self, up_to: int) -> None:
+        if self.settle_problem is not None:
+            raise self.settle_problem
+        self.settled = max(self.settled, up_to)
 
     def append(
         self, records: Sequence[LogRecord], now_ms: int, producer: Producer | None = None
     ) -> int:
         if self.full:
             raise DiskFull("/log")
+        self.end_offset += 1
         return 7
 
     def end(self, end: TransactionEnd) -> None:
@@ -171,6 +186,58 @@ def test_a_refused_commit_is_told_by_what_clients_understand_and_a_later_one_is_
     said = [record.msg["event"] for record in caplog.records if isinstance(record.msg, dict)]
     assert said.count("coordinator-append-failed") == 1
     assert said.count("coordinator-appends-again") == 1
+    coordinator.stop()
+
+
+def test_an_answer_is_given_when_what_it_tells_is_on_the_disk(
+    disk: Disk, failures: Failures, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = Broken()
+    coordinator = once_loaded(begun(disk, failures, log))
+    log.settle_problem = StorageError("/log", "the disk is broken")
+    assert commit(coordinator, 1) == NotServed(16)
+    asked = coordinator.ask(FetchOffsetsRequest(GROUP, (FIRST,)), Place())
+    assert asked == NotServed(16), "also what changes nothing"
+    assert caplog.text.count("coordinator-not-settled") == 1
+    log.settle_problem = None
+    assert committed(coordinator) == 1
+    coordinator.stop()
+
+
+def test_who_waits_for_the_disk_keeps_nobody_from_writing(disk: Disk, failures: Failures) -> None:
+    both_wrote, first_waits = threading.Event(), threading.Event()
+
+    class Slow(Broken):
+        def settle(self, up_to: int) -> None:
+            if up_to == 1:
+                first_waits.set()
+                assert both_wrote.wait(60)
+            super().settle(up_to)
+
+    log = Slow()
+    coordinator = once_loaded(begun(disk, failures, log))
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(commit, coordinator, 1)
+        assert first_waits.wait(60)
+        assert commit(coordinator, 2) == CommitAnswer((0,))
+        assert not first.done()
+        both_wrote.set()
+        assert first.result(60) == CommitAnswer((0,))
+    coordinator.stop()
+
+
+def test_what_nobody_waits_for_is_on_the_disk_after_a_moment(
+    disk: Disk, failures: Failures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_coordinator, "SETTLE_AFTER_S", 0.01)
+    monkeypatch.setattr(group_coordinator, "LONGEST_SLEEP_S", 100_000.0)
+    log = Broken()
+    coordinator = once_loaded(begun(disk, failures, log))
+    log.settle_problem = DiskFull("/log")
+    commit(coordinator, 1)
+    assert not log.is_settled
+    log.settle_problem = None
+    wait_for(lambda: log.is_settled)
     coordinator.stop()
 
 

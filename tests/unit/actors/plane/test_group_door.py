@@ -88,6 +88,11 @@ class Loading:
     def end(self, end: object) -> None:
         raise AssertionError
 
+    end_offset, is_settled = 0, True
+
+    def settle(self, up_to: int) -> None:
+        raise AssertionError
+
     def read(self) -> Iterator[Any]:
         raise AssertionError
 

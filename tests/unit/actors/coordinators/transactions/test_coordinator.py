@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -48,23 +49,37 @@ QUICK = TransactionConfig(abort_interval_ms=10)
 class Notes:
     """A log and a sender that write down what is asked of them, in its order.
 
-    ``problem``: what an append raises; ``flush_problem``: what a flush does. ``flushes``: all
-    of them, also those that failed.
+    ``problem``: what an append raises; ``settle_problem`` and ``flush_problem``: what waiting for
+    the disk does. ``flushes``: all of them, also those that failed.
     """
 
     def __init__(self, *batches: ReadBatch, problem: Exception | None = None) -> None:
         self.said: list[str] = []
         self.sent: list[SendMarkers] = []
         self.problem: RaylogError | None = None
+        self.settle_problem: RaylogError | None = None
         self.flush_problem: RaylogError | None = None
         self.flushes = 0
+        self.end_offset = self.settled = 0
         self._batches, self._read_problem = batches, problem
 
     def append(self, records: Sequence[LogRecord], now_ms: int) -> int:
         if self.problem is not None:
             raise self.problem
         self.said.append("append")
+        self.end_offset += 1
         return 0
+
+    @property
+    def is_settled(self) -> bool:
+        return self.settled >= self.end_offset
+
+    def settle(self, up_to: int) -> None:
+        if self.settle_problem is not None:
+            raise self.settle_problem
+        if up_to > self.settled:
+            self.said.append("settle")
+            self.settled = up_to
 
     def flush(self) -> None:
         self.flushes += 1
@@ -133,7 +148,7 @@ def test_a_decision_is_on_the_disk_before_a_marker_leaves(failures: Failures) ->
     add(coordinator, owner)
     notes.said.clear()
     assert coordinator.ask(EndRequest(owner, True, 1)) == EndAnswer(0, owner.producer_id, 0)
-    assert notes.said == ["append", "flush", "send"]
+    assert notes.said == ["append", "settle", "flush", "send"]
     coordinator.stop()
 
 
@@ -145,16 +160,73 @@ def test_what_is_not_on_the_disk_sends_no_marker(
     owner = owner_of(coordinator)
     add(coordinator, owner)
     notes.flush_problem = StorageError("/log", "the disk is broken")
-    coordinator.ask(EndRequest(owner, True, 1))
+    assert coordinator.ask(EndRequest(owner, True, 1)) == NotServed(16)
     assert notes.sent == []
-    assert "decision-not-flushed" in caplog.text
+    assert "coordinator-not-settled" in caplog.text
+    coordinator.stop()
+
+
+def test_an_answer_is_given_when_what_it_tells_is_on_the_disk(failures: Failures) -> None:
+    """A partition that is let in by what a power loss forgets would never get its marker."""
+    notes = Notes()
+    coordinator = serving(begun(notes, notes, failures))
+    owner = owner_of(coordinator)
+    notes.settle_problem = OutOfResources("/log", "no descriptor is left")
+    for _ in range(2):
+        answer = coordinator.ask(AddPartitionsRequest(owner, (FIRST, SECOND), 1))
+        assert isinstance(answer, NotServed)
+    assert isinstance(coordinator.ask(ListRequest()), NotServed), "also what changes nothing"
+    notes.settle_problem = None
+    assert coordinator.ask(AddPartitionsRequest(owner, (FIRST, SECOND), 1)).error_code == 0  # type: ignore[union-attr]
+    coordinator.stop()
+
+
+def test_who_waits_for_the_disk_keeps_nobody_from_writing(failures: Failures) -> None:
+    first_waits, may_go_on = threading.Event(), threading.Event()
+
+    class Slow(Notes):
+        def settle(self, up_to: int) -> None:
+            if up_to == 1 and not first_waits.is_set():
+                first_waits.set()
+                assert may_go_on.wait(60)
+            super().settle(up_to)
+
+    notes = Slow()
+    coordinator = serving(begun(notes, notes, failures))
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(owner_of, coordinator)
+        assert first_waits.wait(60)
+        other = coordinator.ask(InitRequest(Owner("other", -1, -1), 1_000))
+        assert isinstance(other, InitAnswer)
+        assert not first.done()
+        may_go_on.set()
+        assert first.result(60).transactional_id == ID
+    coordinator.stop()
+
+
+def test_what_nobody_waits_for_is_on_the_disk_after_a_moment(
+    failures: Failures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record that all markers are written: without it they are sent once more."""
+    monkeypatch.setattr(coordinator_module, "SETTLE_AFTER_S", 0.01)
+    notes = Notes()
+    coordinator = serving(begun(notes, notes, failures))
+    owner = owner_of(coordinator)
+    add(coordinator, owner)
+    coordinator.ask(EndRequest(owner, True, 1))
+    notes.settle_problem = OutOfResources("/log", "no descriptor is left")
+    for partition in (FIRST, SECOND):
+        coordinator.marked(notes.sent[0], partition)
+    assert not notes.is_settled
+    notes.settle_problem = None
+    wait_for(lambda: notes.is_settled)
     coordinator.stop()
 
 
 def test_a_decision_that_could_not_be_flushed_is_flushed_later(
     failures: Failures, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(coordinator_module, "FLUSH_AGAIN_S", 0.01)
+    monkeypatch.setattr(coordinator_module, "SETTLE_AFTER_S", 0.01)
     notes = Notes()
     coordinator = serving(begun(notes, notes, failures))
     owner = owner_of(coordinator)
@@ -163,7 +235,7 @@ def test_a_decision_that_could_not_be_flushed_is_flushed_later(
     coordinator.ask(EndRequest(owner, True, 1))
     wait_for(lambda: notes.flushes >= 3, what="it tries again")
     assert notes.sent == []
-    assert caplog.text.count("decision-not-flushed") == 1
+    assert caplog.text.count("coordinator-not-settled") == 1
     notes.flush_problem = None
     wait_for(lambda: len(notes.sent) == 1)
     assert notes.said[-2:] == ["flush", "send"]
