@@ -1,5 +1,6 @@
 """``raylog txn``: transactions, who writes in one, which of them hang; and the end of one."""
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -27,6 +28,18 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Transactions: which are open, who writes in them, which hang.", no_args_is_help=True
 )
+
+
+class State(StrEnum):
+    """Of a transaction, as Kafka spells it."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+
 
 LISTED: Final = ("transactional id", "producer", "state")
 DESCRIBED: Final = ("state", "producer", "epoch", "timeout", "age", "partitions")
@@ -65,11 +78,11 @@ def _transactions(wanted: Wanted) -> "Transactions":
 def list_transactions(
     context: typer.Context,
     state: Annotated[
-        list[str] | None,
+        list[State] | None,
         typer.Option(
             metavar="STATE",
-            help="Only those in this state: Empty, Ongoing, PrepareCommit, PrepareAbort, "
-            "CompleteCommit, CompleteAbort. Repeat for more.",
+            case_sensitive=False,
+            help=f"Only those in this state: {', '.join(State)}. Repeat for more.",
         ),
     ] = None,
     producer_id: Annotated[

@@ -111,13 +111,14 @@ class TopicMetadata(NamedTuple):
 
 
 class FetchAnswer(Protocol):
-    """What a fetch has found. ``high_watermark`` and ``log_start_offset`` are as of the answer.
+    """What a fetch has found. The three offsets of the log are as of the answer.
 
     ``aborted``: for a reader of committed records, (producer id, first offset) of each aborted
     transaction with data in it; else None.
     """
 
     high_watermark: int
+    last_stable_offset: int  # the first transaction that is open is not before it
     log_start_offset: int
     aborted: tuple[tuple[int, int], ...] | None
     end_offset: int  # behind all offsets of the batches; -1 where there are none

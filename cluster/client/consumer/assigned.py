@@ -22,12 +22,12 @@ class Assigned:
         "fetched_epoch",
         "had_end",
         "has_answered",
-        "high_watermark",
         "is_edge",
         "is_paused",
         "is_refused",
         "partition",
         "position",
+        "readable_end",
         "retry_at",
         "seeking",
     )
@@ -50,7 +50,7 @@ class Assigned:
         self.error: Exception | None = None  # raised once the chunks are handed out
         self.is_paused = False
         self.is_refused = False  # a fetch that waits: the next one does not
-        self.high_watermark = -1
+        self.readable_end = -1  # by the last answer
         self.retry_at, self.failures = 0.0, 0
         self.failing_since: float | None = None
         self.go_to(start)

@@ -404,11 +404,14 @@ class Consumer:
 
     @_exclusive
     def lag(self, topic: str, partition: int) -> int | None:
-        """How many offsets are behind the position, by the last fetch; None before the first."""
+        """How many offsets are behind the position, by the last fetch; None before the first.
+
+        For a reader of committed records: up to the first transaction that is open.
+        """
         each = self._of((topic, partition))
-        if each.high_watermark < 0 or each.position is None:
+        if each.readable_end < 0 or each.position is None:
             return None
-        return max(each.high_watermark - self.position(topic, partition), 0)
+        return max(each.readable_end - self.position(topic, partition), 0)
 
     def _of(self, partition: Partition) -> Assigned:
         wanted = partition_of(partition)

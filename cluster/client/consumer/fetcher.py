@@ -187,6 +187,7 @@ class Fetcher:
         if not self.machine.is_wanted(asked.number):
             return
         mark = answer.high_watermark
+        readable_end = answer.last_stable_offset if self.config.isolation else mark
         if answer.diverging is not None and not self._is_iterated(asked.partition):
             bounds = (answer.log_start_offset, mark)
             self.machine.diverged(asked.number, answer.diverging, *bounds, answer.leader_epoch)
@@ -194,7 +195,7 @@ class Fetcher:
         try:
             buffer = answer.read()
             if buffer is None:
-                self.machine.found_nothing(asked.number, mark)
+                self.machine.found_nothing(asked.number, readable_end)
                 self.machine.log_ends(asked.partition, answer.log_start_offset, mark)
                 return
             part = _sound_part(buffer, asked, answer)
@@ -207,7 +208,7 @@ class Fetcher:
             named = _named(error, asked.partition, asked.offset)
             self.machine.failed(asked.number, named, now)
             return
-        self.machine.fetched(asked.number, Answer(buffer), part.next_offset, epoch, mark)
+        self.machine.fetched(asked.number, Answer(buffer), part.next_offset, epoch, readable_end)
         self.machine.log_ends(asked.partition, answer.log_start_offset, mark)
 
     def _is_iterated(self, partition: TopicPartition) -> bool:

@@ -314,12 +314,12 @@ class Machine:
     # -- answers -----------------------------------------------------------------------------------
 
     def fetched(
-        self, number: int, chunk: Chunk, behind: int, epoch: int, high_watermark: int
+        self, number: int, chunk: Chunk, behind: int, epoch: int, readable_end: int
     ) -> None:
         """Batches came, the last one of this leader epoch; the next ones begin at ``behind``."""
         each = self._answered(number)
         if each is not None:
-            each.high_watermark = high_watermark
+            each.readable_end = readable_end
             each.has_answered = True
             if not each.is_fetched:
                 each.chunks.append(chunk)
@@ -327,11 +327,11 @@ class Machine:
                 each.fetch_at = behind
             self._changed(each)
 
-    def found_nothing(self, number: int, high_watermark: int) -> None:
+    def found_nothing(self, number: int, readable_end: int) -> None:
         """No record came in time."""
         each = self._answered(number)
         if each is not None:
-            each.high_watermark = high_watermark
+            each.readable_end = readable_end
             each.has_answered = True
             self._changed(each)
 
@@ -367,7 +367,7 @@ class Machine:
         if each is None:
             return
         assert each.fetch_at is not None
-        each.high_watermark = high_watermark
+        each.readable_end = high_watermark
         if each.chunks:
             self._go_back(each, each.position, each.fetched_epoch)
             return

@@ -295,6 +295,18 @@ def test_a_reader_of_committed_gets_nothing_of_aborted_transactions(
     assert found == ([2, 3] if isolation == "read_committed" else [0, 2, 3, 5])
 
 
+def test_the_lag_of_a_reader_of_committed_ends_where_a_transaction_is_open(
+    connection: FakeConnection,
+) -> None:
+    append_transactions(connection)
+    config = {"isolation.level": "read_committed"}
+    consumer = connection.consumer("t", from_="earliest", partitions=[0], **config)
+    assert [record.offset for record in consumer.poll(max_records=1)] == [2]
+    assert consumer.lag("t", 0) == 2, "3 and the marker; 5 may be aborted yet"
+    drain(consumer)
+    assert consumer.lag("t", 0) == 0
+
+
 # -- fetching ahead --------------------------------------------------------------------------------
 
 
