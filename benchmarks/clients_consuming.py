@@ -31,7 +31,7 @@ RECORDS_A_FETCH = BATCHES * RECORDS_A_BATCH
 class InstantAnswer:
     """The same batches, as of another offset."""
 
-    high_watermark = 1 << 60
+    high_watermark = last_stable_offset = 1 << 60
     log_start_offset = 0
     aborted: tuple[tuple[int, int], ...] | None = None
     end_offset = -1

@@ -571,6 +571,8 @@ class Consumer:
         """A range of a topic at once, whole, whatever this consumer reads else.
 
         Ordered by offset within each partition. All of it is in memory: for more, ``poll_arrow``.
+        What is not there yet, or is part of an open transaction where ``isolation.level`` is
+        read_committed, is waited for; the log says so.
         """
         if to is None:
             raise InvalidRequest("to", to, "must say where the table ends")
@@ -584,10 +586,31 @@ class Consumer:
             _reads_ranges=True,
             **without_group(self._given_config),
         ) as reader:
-            tables = []
+            tables: list[pa.Table] = []
+            is_told = False
             while not reader.is_at_end:
                 tables.append(reader.poll_arrow())
+                if not is_told and not tables[-1].num_rows:
+                    is_told = reader._tell_what_is_waited_for()
             return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+
+    def _tell_what_is_waited_for(self) -> bool:
+        """Log which partitions have nothing to read before their end; whether there is one."""
+        waiting = [
+            each
+            for each in self._machine.assigned.values()
+            if each.position is not None and each.position == each.readable_end
+            if not each.is_at_end
+        ]
+        for each in waiting:
+            logger.warning(
+                "%s: the read waits at offset %d for what comes before %s: nothing is written "
+                "there yet, or a transaction is open (`raylog txn list --state ongoing`)",
+                each.partition,
+                each.position,
+                each.end,
+            )
+        return bool(waiting)
 
     # -- what the group has read -------------------------------------------------------------------
 

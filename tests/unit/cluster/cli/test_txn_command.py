@@ -173,7 +173,7 @@ def test_a_transaction_is_aborted_and_its_producer_shut_out(
         (("find-hanging", "--partition", "0"), "give --topic"),
         (("find-hanging", "--older-than", "long"), "no duration"),
         (("list", "--older-than", "5"), "no duration"),
-        (("list", "--state", "open"), "'Empty', 'Ongoing'"),
+        (("list", "--state", "open"), "'open' is not one of 'empty', 'ongoing'"),
     ],
 )
 def test_what_means_nothing_is_refused(run: Run, words: tuple[str, ...], why: str) -> None:

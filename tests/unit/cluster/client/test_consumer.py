@@ -33,6 +33,7 @@ from raylog.actors.errors import (
 from raylog.actors.runtime import clusters
 from raylog.cluster.client.added_partitions import partitions_added
 from raylog.cluster.client.connection import READ_COMMITTED
+from raylog.cluster.client.consumer import consumer as consumer_module
 from raylog.cluster.client.consumer.ranges import UNDECIDED_WAIT_S, read_range
 from raylog.storage.errors import (
     CorruptRecord,
@@ -1004,6 +1005,33 @@ def committed_range(connection: FakeConnection, end: int, found: list[int]) -> N
     )
     for each in batches:
         found.extend(each.column("offset").to_pylist())
+
+
+def test_a_table_that_waits_for_an_open_transaction_says_so(
+    connection: FakeConnection,
+) -> None:
+    append_transactions(connection)
+    log = connection.topics["t"][0].partition.log
+    told: list[str] = []
+
+    class Ending(logging.Handler):
+        """Ends the transaction when it is told of it."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append(record.getMessage())
+            with log.locks.end:
+                log.append(marker(is_abort=False, producer=8), origin="coordinator")
+
+    ending = Ending()
+    consumer_module.logger.addHandler(ending)
+    try:
+        consumer = connection.consumer(**{"isolation.level": "read_committed"})
+        table = consumer.read_table("t", to={("t", 0): 6}, partitions=[0])
+    finally:
+        consumer_module.logger.removeHandler(ending)
+    assert table["offset"].to_pylist() == [2, 3, 5]
+    assert len(told) == 1
+    assert told[0].startswith("t-0: the read waits at offset 5 for what comes before 6: ")
 
 
 def test_a_range_of_committed_records_leaves_out_what_is_aborted(
