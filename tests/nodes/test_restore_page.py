@@ -71,6 +71,7 @@ def contents(broker: Broker, name: str, partitions: Iterable[int]) -> list[bytes
     return sorted(record.value or b"" for record in found)
 
 
+@pytest.mark.long
 def test_the_newer_copy_of_the_other_node_counts_and_no_topic_is_lost(operator: Operator) -> None:
     broker = raylog.connect()
     wait_until_in_sync(broker)

@@ -217,7 +217,8 @@ def test_a_dir_with_partitions_that_lost_its_identity_is_refused_and_stays_as_it
 # -- 4: older metadata -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_first_refused", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.long  # CI runs the page's way, in test_restore_page.py
+@pytest.mark.parametrize("is_first_refused", [True, False])
 def test_older_metadata_is_refused_until_somebody_accepts_it(
     cluster: Cluster, is_first_refused: bool
 ) -> None:

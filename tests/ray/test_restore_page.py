@@ -201,6 +201,7 @@ def test_older_metadata_is_refused_and_accepted_and_what_it_lacks_is_adopted(
     serves(broker, "it is healthy", lambda broker: broker.health() == [])
 
 
+@pytest.mark.long
 def test_all_log_dirs_are_restored(operator: Operator) -> None:
     before, after = back_up_while_producing(operator)
     cluster_id = raylog.connect().cluster_id()

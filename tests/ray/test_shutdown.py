@@ -115,6 +115,7 @@ def test_a_controller_and_a_log_manager_killed_together_come_back(
     wait_for(creates, 60, "a topic can be created")
 
 
+@pytest.mark.long
 def test_a_stop_closes_every_log_in_order_though_the_controller_hangs(
     local_ray: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
