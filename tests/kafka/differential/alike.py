@@ -33,6 +33,11 @@ _SORTED: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("CreatePartitions", "results"): ("name",),
     ("DeleteTopics", "responses"): ("name", "topicId"),
     ("DescribeProducers", "activeProducers"): ("producerId",),
+    ("ListGroups", "groups"): ("groupId",),
+    ("OffsetFetch", "topics"): ("name",),
+    ("OffsetFetch", "partitions"): ("partitionIndex",),
+    ("DescribeTransactions", "topics"): ("topic",),
+    ("ListTransactions", "transactionStates"): ("transactionalId",),
 }
 # Lists whose entries are found by what names them.
 _NAMED: Final[Mapping[str, str]] = {"configs": "name", "apiKeys": "apiKey"}
@@ -152,7 +157,19 @@ def _producer(side: Side, producer_id: int) -> Any:
     number = side.number_of_producer(producer_id)
     if number is not None:
         return f"<producer {number}>"
+    owned = side.id_of_owner(producer_id)
+    if owned is not None:
+        return f"<producer of {owned}>"
     return "<a producer>" if producer_id >= 0 else producer_id
+
+
+def _member(side: Side, member_id: str) -> str:
+    group = side.group_of_member(member_id)
+    return member_id if group is None else f"<member of {group}>"
+
+
+def _time(_: Side, time_ms: int) -> Any:
+    return "<a time>" if time_ms > 0 else time_ms
 
 
 def _port(_: Side, port: int) -> Any:
@@ -168,6 +185,9 @@ _SHOWN: Final[Mapping[str, Callable[[Side, Any], Any]]] = {
     "producerId": _producer,
     "port": _port,
     "logAppendTimeMs": _append_time,
+    "memberId": _member,
+    "leader": _member,
+    "transactionStartTimeMs": _time,
 }
 
 

@@ -5,11 +5,12 @@ from typing import Final
 
 from raylog.actors.plane.apis.configs import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from raylog.actors.plane.apis.topics import CREATE_TOPICS, DELETE_TOPICS
+from raylog.actors.plane.apis.transactions import LIST_TRANSACTIONS
 from raylog.storage.schemas.types import Value
 from raylog.storage.testing.waiting import wait_for
 from tests.kafka.differential.alike import Difference, differences
 from tests.kafka.differential.known import reason_of
-from tests.kafka.differential.question import Question
+from tests.kafka.differential.question import OF_TRANSACTIONS, Question
 from tests.kafka.differential.records import LASTING_TOPICS, PRODUCERS
 from tests.kafka.differential.side import Side
 
@@ -18,7 +19,24 @@ TIMEOUT_S: Final = 60.0
 TRIES: Final = 4
 PAUSE_S: Final = 0.25
 _BARRIER: Final = "barrier"
-_CHANGING: Final = frozenset(("Produce", "InitProducerId", "DeleteRecords"))
+_CHANGING: Final = frozenset(
+    (
+        "Produce",
+        "InitProducerId",
+        "DeleteRecords",
+        "JoinGroup",
+        "SyncGroup",
+        "LeaveGroup",
+        "OffsetCommit",
+        "OffsetDelete",
+        "DeleteGroups",
+        "AddPartitionsToTxn",
+        "AddOffsetsToTxn",
+        "TxnOffsetCommit",
+        "EndTxn",
+    )
+)
+_ENDING: Final = frozenset(("InitProducerId", "EndTxn"))
 
 
 class Pair:
@@ -31,6 +49,8 @@ class Pair:
     def ask(self, question: Question) -> list[Difference]:
         """Where the answers are not alike."""
         found = self._ask(question)
+        if question.api.name in _ENDING:
+            self._end_transactions()
         if question.changes_cluster:
             self._settle()
         elif question.api.name not in _CHANGING:
@@ -89,7 +109,7 @@ class Pair:
         }
         for side in (self.kafka, self.raylog):
             seen = side.ask(Question(CREATE_TOPICS, 7, body))
-            assert isinstance(seen, dict)
+            assert isinstance(seen, dict), f"{side.name}: {seen}"
             assert not any(one["errorCode"] for one in seen["topics"]), f"{side.name}: {seen}"
 
     @staticmethod
@@ -115,6 +135,17 @@ class Pair:
     def _is_led(self) -> bool:
         seen = [side.look() for side in (self.kafka, self.raylog)]
         return not any(any(errors) for topics in seen for errors in topics.values())
+
+    def _end_transactions(self) -> None:
+        """Wait until both have written the markers of what is decided."""
+        prepared = {"stateFilters": ["PrepareCommit", "PrepareAbort"], "producerIdFilters": []}
+        question = Question(LIST_TRANSACTIONS, 0, prepared, OF_TRANSACTIONS)
+
+        def is_complete() -> bool:
+            seen = [side.ask(question) for side in (self.kafka, self.raylog)]
+            return all(isinstance(one, dict) and not one["transactionStates"] for one in seen)
+
+        wait_for(is_complete, TIMEOUT_S, "transactions have ended", poll_s=0.005)
 
     def _change_barrier(self, value: str) -> None:
         own = {"resourceType": 2, "resourceName": _BARRIER}

@@ -1,7 +1,8 @@
 """A request that is put to both clusters, and what in it is each cluster's own.
 
-A topic's id, a producer's id, a leader epoch and the number of a broker are given by a cluster, so
-a question has a symbol in their place. Each side puts its own value there before it is asked.
+A topic's id, a producer's id, a leader epoch, a group's member and the number of a broker are given
+by a cluster, so a question has a symbol in their place. Each side puts its own value there before
+it is asked.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +19,30 @@ Drawn = TypeVar("Drawn")
 Place = tuple[str, int]  # a partition, whose leader is asked
 
 
+class Home(NamedTuple):
+    """A coordinator, of groups (0) or of transactions (1): Kafka's key types."""
+
+    kind: int
+
+
+OF_GROUPS: Final = Home(0)
+OF_TRANSACTIONS: Final = Home(1)
+
+
+class Member(NamedTuple):
+    """Of a group. ``generation``: -1 before it has joined one."""
+
+    member_id: str
+    generation: int
+
+
+class Owner(NamedTuple):
+    """The last producer of a transactional id; -1 where there was none."""
+
+    producer_id: int
+    epoch: int
+
+
 class Knowledge(Protocol):
     """What a side knows of its cluster."""
 
@@ -29,6 +54,12 @@ class Knowledge(Protocol):
 
     def producer_id(self, number: int) -> int:
         """The id of a producer, by its number; the first one by default."""
+
+    def member(self, group: str) -> Member | None:
+        """Who is in a group, or was told an id to join it with."""
+
+    def owner(self, transactional_id: str) -> Owner:
+        """Who writes with a transactional id."""
 
     @property
     def broker(self) -> int:
@@ -65,6 +96,50 @@ class Epoch:
 
 
 @dataclass(frozen=True)
+class MemberId:
+    """Of the member of a group, or what it was told; a strange one where nobody was."""
+
+    group: str
+
+    def of(self, side: Knowledge) -> str:
+        member = side.member(self.group)
+        return "no-such" if member is None else member.member_id
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Of the member of a group, and by how much the question has another one."""
+
+    group: str
+    more: int = 0
+
+    def of(self, side: Knowledge) -> int:
+        member = side.member(self.group)
+        return (-1 if member is None else member.generation) + self.more
+
+
+@dataclass(frozen=True)
+class ProducerId:
+    """Of the last producer of a transactional id."""
+
+    transactional_id: str
+
+    def of(self, side: Knowledge) -> int:
+        return side.owner(self.transactional_id).producer_id
+
+
+@dataclass(frozen=True)
+class ProducerEpoch:
+    """Of the last producer of a transactional id, and by how much the question has another one."""
+
+    transactional_id: str
+    more: int = 0
+
+    def of(self, side: Knowledge) -> int:
+        return side.owner(self.transactional_id).epoch + self.more
+
+
+@dataclass(frozen=True)
 class BrokerNumber:
     """The number of the broker that takes commands, as a number or as text."""
 
@@ -75,12 +150,12 @@ class BrokerNumber:
 
 
 class Question(NamedTuple):
-    """One request. ``place``: None where any broker may be asked."""
+    """One request. ``place``: who is asked; None where any broker may be."""
 
     api: Api
     version: int
     body: Value
-    place: Place | None = None
+    place: Place | Home | None = None
     is_answered: bool = True
 
     def written_for(self, side: Knowledge) -> bytes:

@@ -3,12 +3,12 @@
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from raylog.actors.plane.apis.cluster import METADATA
+from raylog.actors.plane.apis.cluster import FIND_COORDINATOR, METADATA
 from raylog.actors.plane.apis.records import INIT_PRODUCER_ID
 from raylog.storage.schemas.types import Value
 from raylog.storage.testing.waiting import wait_for
 from tests.kafka.differential.link import Link, Seen
-from tests.kafka.differential.question import Place, Question
+from tests.kafka.differential.question import Home, Member, Owner, Place, Question
 
 _LOOK: Final = {
     "topics": None,
@@ -23,6 +23,7 @@ _NEW_PRODUCER: Final = {
 }
 TIMEOUT_S: Final = 60.0
 INTERNAL: Final = "__"
+MEMBER_ID_REQUIRED: Final = 79
 
 
 class Leader(NamedTuple):
@@ -40,6 +41,9 @@ class Side:
         self._links: dict[int, Link] = {}
         self._ids: dict[str, UUID] = {}
         self._producers: list[int] = []
+        self._homes: dict[Home, int] = {}  # their ports
+        self._members: dict[str, Member] = {}
+        self._owners: dict[str, Owner] = {}
         self.leaders: dict[Place, Leader] = {}
         self.broker = -1
         wait_for(self._is_known, TIMEOUT_S, f"{name} tells what there is", poll_s=0.1)
@@ -69,17 +73,52 @@ class Side:
 
     def ask(self, question: Question) -> Seen:
         """What it answers."""
-        return self._link(question.place).ask(
+        seen = self._link(question.place).ask(
             question.api,
             question.version,
             question.written_for(self),
             is_answered=question.is_answered,
         )
+        if isinstance(seen, dict):
+            self._note(question, seen)
+        return seen
 
-    def _link(self, place: Place | None) -> Link:
-        leader = None if place is None else self.leaders.get(place)
-        port = self._port if leader is None else leader.port
+    def _note(self, question: Question, seen: Value) -> None:
+        """Remember what it has given out."""
+        name, body = question.api.name, question.body
+        if name == "JoinGroup" and seen["errorCode"] in (0, MEMBER_ID_REQUIRED):
+            self._members[body["groupId"]] = Member(seen["memberId"], seen["generationId"])
+        elif name == "LeaveGroup":
+            codes = [seen["errorCode"], *(one["errorCode"] for one in seen.get("members", []))]
+            has_members = question.version < 3 or len(codes) > 1
+            if has_members and not any(codes):
+                self._members.pop(body["groupId"], None)
+        elif name in ("InitProducerId", "EndTxn") and seen.get("producerId", -1) >= 0:
+            owner = Owner(seen["producerId"], seen["producerEpoch"])
+            self._owners[body["transactionalId"] or ""] = owner
+
+    def _link(self, place: Place | Home | None) -> Link:
+        if isinstance(place, Home):
+            port = self._home(place)
+        else:
+            leader = None if place is None else self.leaders.get(place)
+            port = self._port if leader is None else leader.port
         return self._links.setdefault(port, Link(port))
+
+    def _home(self, home: Home) -> int:
+        """The port of a coordinator. There is one of each kind."""
+        body = FIND_COORDINATOR.request.write({"key": "any", "keyType": home.kind}, 3)
+
+        def is_known() -> bool:
+            seen = self._link(None).ask(FIND_COORDINATOR, 3, body)
+            assert isinstance(seen, dict), f"{self.name}: {seen}"
+            if not seen["errorCode"]:
+                self._homes[home] = seen["port"]
+            return not seen["errorCode"]
+
+        if home not in self._homes:
+            wait_for(is_known, TIMEOUT_S, f"{self.name} has a coordinator", poll_s=0.1)
+        return self._homes[home]
 
     def close(self) -> None:
         for link in self._links.values():
@@ -98,6 +137,22 @@ class Side:
     def producer_id(self, number: int) -> int:
         wait_for(lambda: self._has_producer(number), TIMEOUT_S, "a producer id", poll_s=0.05)
         return self._producers[number]
+
+    def member(self, group: str) -> Member | None:
+        return self._members.get(group)
+
+    def owner(self, transactional_id: str) -> Owner:
+        return self._owners.get(transactional_id, Owner(-1, -1))
+
+    def group_of_member(self, member_id: str) -> str | None:
+        """The group whose member has, or was told, an id."""
+        known = self._members.items()
+        return next((group for group, one in known if one.member_id == member_id), None)
+
+    def id_of_owner(self, producer_id: int) -> str | None:
+        """The transactional id that a producer id belongs to."""
+        known = self._owners.items()
+        return next((name for name, one in known if one.producer_id == producer_id), None)
 
     def _has_producer(self, number: int) -> bool:
         """Ask for one more until it is there; Kafka gives none while it fetches its first block."""
