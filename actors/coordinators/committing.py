@@ -21,6 +21,7 @@ from raylog.actors.coordinators.codes import (
     GROUP_ID_NOT_FOUND,
     GROUP_SUBSCRIBED_TO_TOPIC,
     ILLEGAL_GENERATION,
+    INVALID_GROUP_ID,
     NON_EMPTY_GROUP,
     NONE,
     OFFSET_METADATA_TOO_LARGE,
@@ -147,6 +148,9 @@ def delete(
     turn: Turn,
 ) -> None:
     """Forget offsets, but for those of topics that members read."""
+    if not request.group:
+        turn.reply(token, DeleteOffsetsAnswer(INVALID_GROUP_ID))
+        return
     if group is None:
         turn.reply(token, DeleteOffsetsAnswer(GROUP_ID_NOT_FOUND))
         return

@@ -4,7 +4,6 @@ from typing import Final
 
 from raylog.actors.coordinators.codes import (
     GROUP_ID_NOT_FOUND,
-    INVALID_GROUP_ID,
     NON_EMPTY_GROUP,
     NONE,
 )
@@ -45,7 +44,7 @@ def list_groups(table: GroupTable, request: ListGroupsRequest) -> ListGroupsAnsw
 
 
 def describe_groups(table: GroupTable, request: DescribeGroupsRequest) -> DescribeGroupsAnswer:
-    """Each group with its members; what they read is told while the group is stable."""
+    """Each group with its members; what they want to read is told while the group is stable."""
     return DescribeGroupsAnswer(tuple(_described(table, group) for group in request.groups))
 
 
@@ -70,7 +69,7 @@ def _member(group: Group, member: Member, is_stable: bool) -> DescribedMember:
         client_id=member.client_id,
         client_host=member.client_host,
         metadata=member.metadata(group.protocol) if is_stable else b"",
-        assignment=member.assignment if is_stable else b"",
+        assignment=member.assignment,
     )
 
 
@@ -89,8 +88,6 @@ def delete_groups(
 
 
 def _why_kept(table: GroupTable, group_id: str) -> int:
-    if not group_id:
-        return INVALID_GROUP_ID
     if group_id in table.others:
         return NON_EMPTY_GROUP
     group = table.groups.get(group_id)

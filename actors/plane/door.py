@@ -120,7 +120,9 @@ class Door:
         if api is TXN_OFFSET_COMMIT:
             return [self._commit_in_transaction(request, parking)]
         if api in GROUP_APIS:
-            return [answer_group_request(request, self._coordinator, parking)]
+            places = None if self._transactions is None else self._transactions.places
+            coordinator = self._coordinator
+            return [answer_group_request(request, coordinator, parking, places=places)]
         if api is DESCRIBE_LOG_DIRS and self.hosts:
             return [of_partitions(request, self.hosts)]
         return self._relay(request, parking)
@@ -140,4 +142,5 @@ class Door:
             return answer_group_request(request, self._coordinator, parking)
         name = TopicPartition(host.topic, host.number)
         begin = partial(beginning, host.partition, name, self._transactions.verifier)
-        return answer_group_request(request, self._coordinator, parking, begin)
+        places = self._transactions.places
+        return answer_group_request(request, self._coordinator, parking, begin, places)

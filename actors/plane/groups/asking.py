@@ -8,7 +8,7 @@ ListGroups is asked of every broker. Whoever coordinates nothing has an empty li
 administrator's tool would fail with it.
 """
 
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from raylog.actors.coordinators.codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -42,17 +42,39 @@ from raylog.actors.coordinators.group_messages import (
     SyncRequest,
 )
 from raylog.actors.coordinators.refusals import NotServed
-from raylog.actors.plane.errors import PeerGone
+from raylog.actors.plane.errors import PeerAway, PeerGone
 from raylog.actors.plane.parking import Parking
+from raylog.storage.names import TopicPartition
 
 _Answer = TypeVar("_Answer", bound=GroupAnswer)
+
+
+class Places(Protocol):
+    """``peers.py``."""
+
+    def missing(self, partitions: list[TopicPartition]) -> set[TopicPartition]: ...
 
 
 class Asking:
     """One request's way to the coordinator."""
 
-    def __init__(self, coordinator: GroupCoordinator | None, parking: Parking) -> None:
-        self._coordinator, self._parking = coordinator, parking
+    def __init__(
+        self, coordinator: GroupCoordinator | None, parking: Parking, places: Places | None
+    ) -> None:
+        """``places``: which partitions there are; None: nobody knows."""
+        self._coordinator, self._parking, self._places = coordinator, parking, places
+
+    def missing(self, partitions: list[TopicPartition]) -> set[TopicPartition]:
+        """Those that are not there, so that no offset of them is committed or deleted.
+
+        None where nobody says it now: a commit does not wait for a LogManager that is away.
+        """
+        if self._coordinator is None or self._places is None:
+            return set()
+        try:
+            return self._places.missing(partitions)
+        except PeerAway:
+            return set()
 
     def __call__(self, request: GroupRequest, kind: type[_Answer]) -> _Answer:
         """The answer, of its kind. Raises PeerGone where its asker went meanwhile."""

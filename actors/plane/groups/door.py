@@ -32,7 +32,7 @@ from raylog.actors.plane.apis.transactions import TXN_OFFSET_COMMIT
 from raylog.actors.plane.errors import MalformedRequest
 from raylog.actors.plane.frames import Request, answer, read_body
 from raylog.actors.plane.groups import members, offsets
-from raylog.actors.plane.groups.asking import Asking
+from raylog.actors.plane.groups.asking import Asking, Places
 from raylog.actors.plane.parking import Parking
 from raylog.actors.plane.transactions.verifying import Writer
 from raylog.storage.schemas.types import Value
@@ -131,10 +131,12 @@ def answer_group_request(
     coordinator: GroupCoordinator | None,
     parking: Parking,
     begin: Callable[[Writer], AbstractContextManager[int]] = _nobody_begins,
+    places: Places | None = None,
 ) -> bytes:
     """The answer to one of GROUP_APIS, or to TxnOffsetCommit. Raises MalformedRequest, PeerGone.
 
     ``coordinator``: that of this process, if it has one. ``begin``: a transaction in its partition.
+    ``places``: which partitions there are; None: nobody knows.
     """
     body = read_body(request)
     if request.api is JOIN_GROUP and len(request.client_id.encode()) > MAX_CLIENT_ID_BYTES:
@@ -142,7 +144,7 @@ def answer_group_request(
         raise MalformedRequest(
             request.api.name, request.version, request.correlation_id, request.body_position, why
         )
-    ask = Asking(coordinator, parking)
+    ask = Asking(coordinator, parking, places)
     if request.api is TXN_OFFSET_COMMIT:
         return answer(request, offsets.commit_in_transaction(request, body, ask, begin))
     if request.api is JOIN_GROUP:

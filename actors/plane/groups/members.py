@@ -3,7 +3,7 @@
 from typing import Final
 from uuid import uuid4
 
-from raylog.actors.coordinators.codes import UNKNOWN_MEMBER_ID
+from raylog.actors.coordinators.codes import INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID
 from raylog.actors.coordinators.group_messages import (
     HeartbeatAnswer,
     HeartbeatRequest,
@@ -23,6 +23,7 @@ from raylog.storage.schemas.types import Value
 
 _SENDS_BACK_FROM: Final = 4  # JoinGroup: a new member is told its id first (KIP-394)
 _NULL_NAMES_FROM: Final = 7  # JoinGroup: a protocol may be null
+_NAMES_PROTOCOL_FROM: Final = 5  # SyncGroup: it must say its protocol (KIP-559)
 _SKIPS_FROM: Final = 9  # JoinGroup: a leader may be told to assign nothing (KIP-814)
 _SEVERAL_LEAVE_FROM: Final = 3
 
@@ -67,14 +68,22 @@ def join(request: Request, body: Value, host: str, ask: Asking) -> Value:
     return answer
 
 
-def sync(_: Request, body: Value, ask: Asking) -> Value:
+def sync(request: Request, body: Value, ask: Asking) -> Value:
+    if request.version >= _NAMES_PROTOCOL_FROM and None in (
+        body["protocolType"],
+        body["protocolName"],
+    ):
+        return _synced(SyncAnswer(INCONSISTENT_GROUP_PROTOCOL))
     asked = SyncRequest(
         who=_who(body),
         protocol_type=body["protocolType"],
         protocol=body["protocolName"],
         assignments={one["memberId"]: one["assignment"] for one in body["assignments"]},
     )
-    found = ask(asked, SyncAnswer)
+    return _synced(ask(asked, SyncAnswer))
+
+
+def _synced(found: SyncAnswer) -> Value:
     return {
         "throttleTimeMs": 0,
         "errorCode": found.error_code,

@@ -1,9 +1,17 @@
 """OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete: from a body to a request, and back."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
+from raylog.actors.coordinators.codes import (
+    INVALID_GROUP_ID,
+    INVALID_REQUEST,
+    INVALID_TXN_STATE,
+    NONE,
+    TRANSACTION_ABORTABLE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from raylog.actors.coordinators.group_messages import (
     NO_GENERATION,
     NO_MEMBER,
@@ -28,16 +36,13 @@ _KNOWS_NO_GROUP_FROM: Final = 9  # OffsetCommit: GROUP_ID_NOT_FOUND
 _CODE_OF_ALL_FROM: Final = 2  # OffsetFetch: an error of the group has a field of its own
 _SEVERAL_GROUPS_FROM: Final = 8  # OffsetFetch
 _SAYS_WHO_FROM: Final = 3  # TxnOffsetCommit: generation, member and instance (KIP-447)
+_KNOWS_ABORTABLE_FROM: Final = 4  # TxnOffsetCommit: TRANSACTION_ABORTABLE (KIP-890)
 _ADDS_OFFSETS_FROM: Final = 5  # TxnOffsetCommit: version 2 of transactions
 
 
 def commit(request: Request, body: Value, ask: Asking) -> Value:
-    partitions = [
-        TopicPartition(topic["name"], one["partitionIndex"])
-        for topic in body["topics"]
-        for one in topic["partitions"]
-    ]
-    given = [one for topic in body["topics"] for one in topic["partitions"]]
+    given = _given(body)
+    missing = ask.missing(list(given))
     asked = CommitRequest(
         who=Identity(
             body["groupId"],
@@ -45,23 +50,52 @@ def commit(request: Request, body: Value, ask: Asking) -> Value:
             body["groupInstanceId"],
             body["generationIdOrMemberEpoch"],
         ),
-        offsets=tuple(
-            OffsetToCommit(
-                partition=partition,
-                offset=one["committedOffset"],
-                leader_epoch=one["committedLeaderEpoch"],
-                metadata=one["committedMetadata"] or "",
-            )
-            for partition, one in zip(partitions, given, strict=True)
-        ),
+        offsets=_to_commit(given, missing),
         retention_ms=body["retentionTimeMs"],
         knows_group_not_found=request.version >= _KNOWS_NO_GROUP_FROM,
     )
-    found = ask(asked, CommitAnswer)
+    codes = ask(asked, CommitAnswer).error_codes if asked.offsets else ()
+    return {"throttleTimeMs": 0, "topics": _with_codes(list(given), missing, codes)}
+
+
+def _given(body: Value) -> dict[TopicPartition, Value]:
+    """What a request says of each partition; where it names one twice, the last counts."""
     return {
-        "throttleTimeMs": 0,
-        "topics": _by_topic(partitions, [{"errorCode": code} for code in found.error_codes]),
+        TopicPartition(topic["name"], one["partitionIndex"]): one
+        for topic in body["topics"]
+        for one in topic["partitions"]
     }
+
+
+def _to_commit(
+    given: Mapping[TopicPartition, Value], missing: Collection[TopicPartition]
+) -> tuple[OffsetToCommit, ...]:
+    return tuple(
+        OffsetToCommit(
+            partition=partition,
+            offset=one["committedOffset"],
+            leader_epoch=one["committedLeaderEpoch"],
+            metadata=one["committedMetadata"] or "",
+        )
+        for partition, one in given.items()
+        if partition not in missing
+    )
+
+
+def _with_codes(
+    partitions: Sequence[TopicPartition],
+    missing: Collection[TopicPartition],
+    codes: Iterable[int],
+) -> list[Value]:
+    """``codes``: of those that are not missing."""
+    told = iter(codes)
+    return _by_topic(
+        partitions,
+        [
+            {"errorCode": UNKNOWN_TOPIC_OR_PARTITION if one in missing else next(told)}
+            for one in partitions
+        ],
+    )
 
 
 def commit_in_transaction(
@@ -73,12 +107,8 @@ def commit_in_transaction(
     """TxnOffsetCommit. ``begin``: the transaction in the partition of the offsets."""
     version = 2 if request.version >= _ADDS_OFFSETS_FROM else 1
     writer = Writer(body["transactionalId"], body["producerId"], body["producerEpoch"], version)
-    given = [one for topic in body["topics"] for one in topic["partitions"]]
-    partitions = [
-        TopicPartition(topic["name"], one["partitionIndex"])
-        for topic in body["topics"]
-        for one in topic["partitions"]
-    ]
+    given = _given(body)
+    missing = ask.missing(list(given))
     is_told_who = request.version >= _SAYS_WHO_FROM
     who = Identity(
         body["groupId"],
@@ -88,26 +118,34 @@ def commit_in_transaction(
     )
     asked = CommitRequest(
         who=who,
-        offsets=tuple(
-            OffsetToCommit(
-                partition=partition,
-                offset=one["committedOffset"],
-                leader_epoch=one["committedLeaderEpoch"],
-                metadata=one["committedMetadata"] or "",
-            )
-            for partition, one in zip(partitions, given, strict=True)
-        ),
+        offsets=_to_commit(given, missing),
         producer=Producer(writer.producer_id, writer.epoch),
     )
-    with begin(writer) as code:
-        if code:
-            codes: Sequence[int] = (code,) * len(partitions)
-        else:
-            codes = ask(asked, CommitAnswer).error_codes
-    return {
-        "throttleTimeMs": 0,
-        "topics": _by_topic(partitions, [{"errorCode": one} for one in codes]),
-    }
+    codes: Sequence[int] = ()
+    if asked.offsets:
+        codes = _codes_in_transaction(request.version, writer, asked, ask, begin)
+    return {"throttleTimeMs": 0, "topics": _with_codes(list(given), missing, codes)}
+
+
+def _codes_in_transaction(
+    version: int,
+    writer: Writer,
+    asked: CommitRequest,
+    ask: Asking,
+    begin: Callable[[Writer], AbstractContextManager[int]],
+) -> Sequence[int]:
+    code = NONE
+    if not asked.who.group:
+        code = INVALID_GROUP_ID
+    elif not writer.transactional_id:
+        code = INVALID_REQUEST
+    if not code:
+        with begin(writer) as code:
+            if not code:
+                return ask(asked, CommitAnswer).error_codes
+    if code == INVALID_TXN_STATE and version >= _KNOWS_ABORTABLE_FROM:
+        code = TRANSACTION_ABORTABLE
+    return (code,) * len(asked.offsets)
 
 
 def _by_topic(partitions: Sequence[TopicPartition], values: Iterable[Value]) -> list[Value]:
@@ -178,15 +216,9 @@ def _offsets(offsets: Sequence[CommittedOffset]) -> list[Value]:
 
 
 def delete(_: Request, body: Value, ask: Asking) -> Value:
-    partitions = tuple(
-        TopicPartition(topic["name"], one["partitionIndex"])
-        for topic in body["topics"]
-        for one in topic["partitions"]
-    )
-    found = ask(DeleteOffsetsRequest(body["groupId"], partitions), DeleteOffsetsAnswer)
-    topics = (
-        _by_topic(partitions, [{"errorCode": code} for code in found.error_codes])
-        if found.error_codes
-        else []
-    )
+    given = list(_given(body))
+    missing = ask.missing(given)
+    known = tuple(one for one in given if one not in missing)
+    found = ask(DeleteOffsetsRequest(body["groupId"], known), DeleteOffsetsAnswer)
+    topics = [] if found.error_code else _with_codes(given, missing, found.error_codes)
     return {"errorCode": found.error_code, "throttleTimeMs": 0, "topics": topics}

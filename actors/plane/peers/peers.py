@@ -19,7 +19,7 @@ from raylog.actors.plane.addresses import log_name
 from raylog.actors.plane.apis.api import Api
 from raylog.actors.plane.apis.cluster import METADATA
 from raylog.actors.plane.apis.records import INIT_PRODUCER_ID
-from raylog.actors.plane.codes import UNKNOWN_TOPIC_OR_PARTITION
+from raylog.actors.plane.codes import INVALID_TOPIC, UNKNOWN_TOPIC_OR_PARTITION
 from raylog.actors.plane.describing import NO_ID
 from raylog.actors.plane.errors import PeerAway
 from raylog.actors.plane.peers.channel import Channel, channel_by_address, channel_by_name
@@ -87,7 +87,7 @@ class Peers:
             None, lambda: channel_by_name(self._manager, TIMEOUT_S), METADATA, version, body
         )
         (topic,) = told["topics"]
-        if topic["errorCode"] == UNKNOWN_TOPIC_OR_PARTITION:
+        if topic["errorCode"] in (UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC):
             self.forget(name)
             return None
         if topic["errorCode"]:

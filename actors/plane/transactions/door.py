@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from raylog.actors.coordinators.codes import (
     COORDINATOR_NOT_AVAILABLE,
     INVALID_PRODUCER_EPOCH,
+    INVALID_REQUEST,
     NONE,
     NOT_COORDINATOR,
     PRODUCER_FENCED,
@@ -86,6 +87,9 @@ class _Asking:
         return found
 
     def why_not_here(self, transactional_id: str) -> int:
+        """The code for an id that cannot be, or has its coordinator elsewhere; 0: ask here."""
+        if not transactional_id:
+            return INVALID_REQUEST
         if self.transactions is None:
             return NOT_COORDINATOR
         return self.transactions.why_not_here(transactional_id)
@@ -206,9 +210,9 @@ def _describe(_: Request, body: Value, ask: _Asking) -> Value:
             "transactionalId": one.transactional_id,
             "transactionState": one.state,
             "transactionTimeoutMs": one.timeout_ms,
-            "transactionStartTimeMs": one.start_ms,
-            "producerId": one.producer_id,
-            "producerEpoch": one.epoch,
+            "transactionStartTimeMs": 0 if one.error_code else one.start_ms,
+            "producerId": 0 if one.error_code else one.producer_id,
+            "producerEpoch": 0 if one.error_code else one.epoch,
             "topics": [
                 {"topic": topic, "partitions": [part.partition for part in some]}
                 for topic, some in _grouped(one.partitions).items()

@@ -202,6 +202,20 @@ KNOWN: Final[tuple[Known, ...]] = (
         lambda question, found: bool(question.body["transactionalId"]) and found.raylog in (16, -1),
     ),
     Known(
+        "a transaction that is none",
+        "where there is an error Kafka has its first producer id in the answer, 0",
+        ("DescribeTransactions",),
+        r"transactionStates\[\d+\]\.producerId",
+        codes("<producer 0>", "<a producer>"),
+    ),
+    Known(
+        "a partition that is none of an id that is none",
+        "of two errors Kafka names the partition, raylog the id",
+        ("AddPartitionsToTxn",),
+        r".*\.partitionErrorCode",
+        codes(frozenset((3, 55)), 42),
+    ),
+    Known(
         "Kafka's own failure",
         "Kafka meets an exception that nobody has foreseen (-1); raylog says what is wrong",
         (),

@@ -43,6 +43,7 @@ class Side:
         self._producers: list[int] = []
         self._homes: dict[Home, int] = {}  # their ports
         self._members: dict[str, Member] = {}
+        self._groups: dict[str, str] = {}  # of each member that there was
         self._owners: dict[str, Owner] = {}
         self.leaders: dict[Place, Leader] = {}
         self.broker = -1
@@ -88,6 +89,7 @@ class Side:
         name, body = question.api.name, question.body
         if name == "JoinGroup" and seen["errorCode"] in (0, MEMBER_ID_REQUIRED):
             self._members[body["groupId"]] = Member(seen["memberId"], seen["generationId"])
+            self._groups[seen["memberId"]] = body["groupId"]
         elif name == "LeaveGroup":
             codes = [seen["errorCode"], *(one["errorCode"] for one in seen.get("members", []))]
             has_members = question.version < 3 or len(codes) > 1
@@ -145,9 +147,8 @@ class Side:
         return self._owners.get(transactional_id, Owner(-1, -1))
 
     def group_of_member(self, member_id: str) -> str | None:
-        """The group whose member has, or was told, an id."""
-        known = self._members.items()
-        return next((group for group, one in known if one.member_id == member_id), None)
+        """The group whose member has an id, or had it, or was told it."""
+        return self._groups.get(member_id)
 
     def id_of_owner(self, producer_id: int) -> str | None:
         """The transactional id that a producer id belongs to."""

@@ -152,6 +152,8 @@ def settled(client: Client, version: int = 3, group: str = GROUP) -> Value:
         "memberId": member["memberId"],
         "assignments": [{"memberId": member["memberId"], "assignment": b"all"}],
     }
+    if version >= 5:
+        body |= {"protocolType": "consumer", "protocolName": "range"}
     assert ask(client, SYNC_GROUP, version, **body)["assignment"] == b"all"
     return member
 
@@ -330,6 +332,21 @@ def test_offsets_are_deleted(client: Client) -> None:
     assert answer["topics"] == [{"name": "orders", "partitions": parts}]
     nobody = ask(client, OFFSET_DELETE, 0, groupId="of nobody", topics=topics)
     assert (nobody["errorCode"], nobody["topics"]) == (69, [])
+
+
+def test_a_member_that_does_not_say_its_protocol_is_refused(client: Client) -> None:
+    """KIP-559; what Kafka answers, too."""
+    member = joined(client, 5)
+    who = {"groupId": GROUP, "generationId": 1, "memberId": member["memberId"], "assignments": []}
+    for named in ({}, {"protocolType": "consumer"}, {"protocolName": "range"}):
+        assert ask(client, SYNC_GROUP, 5, **who, **named)["errorCode"] == 23
+    assert ask(client, SYNC_GROUP, 4, **who)["errorCode"] == 0
+
+
+def test_no_group_is_without_a_name(client: Client) -> None:
+    told = ask(client, DELETE_GROUPS, 2, groupsNames=[""])
+    assert [one["errorCode"] for one in told["results"]] == [69]
+    assert ask(client, OFFSET_DELETE, 0, groupId="", topics=[])["errorCode"] == 24
 
 
 @pytest.mark.parametrize("version", versions(LIST_GROUPS))

@@ -9,7 +9,7 @@ import pytest
 from raylog.actors.coordinators.homes import partition_of
 from raylog.actors.partition.transaction_end import TransactionEnd
 from raylog.actors.plane.apis.api import Api
-from raylog.actors.plane.apis.groups import OFFSET_FETCH
+from raylog.actors.plane.apis.groups import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 from raylog.actors.plane.apis.records import INIT_PRODUCER_ID, PRODUCE
 from raylog.actors.plane.apis.transactions import (
     ADD_OFFSETS_TO_TXN,
@@ -56,6 +56,7 @@ class Client:
     """A producer, by the version of transactions that it makes."""
 
     def __init__(self, cluster: Cluster, version: int = 1) -> None:
+        self.id = ID
         self.cluster, self.version = cluster, version
         self.producer_id, self.epoch = -1, -1
         self.sequences: dict[TopicPartition, int] = {}
@@ -80,15 +81,15 @@ class Client:
         return int(told["errorCode"])
 
     @property
-    def _owner(self) -> dict[str, Any]:
+    def owner(self) -> dict[str, Any]:
         return {
-            "transactionalId": ID,
+            "transactionalId": self.id,
             "producerId": self.producer_id,
             "producerEpoch": self.epoch,
         }
 
     def add(self, *partitions: TopicPartition, version: int = 3) -> list[int]:
-        owner = self._owner
+        owner = self.owner
         body = {
             "v3AndBelowTransactionalId": owner["transactionalId"],
             "v3AndBelowProducerId": owner["producerId"],
@@ -133,7 +134,7 @@ class Client:
         if version is None:
             version = 4 if self.version == 1 else 5
         told = self.cluster.ask(
-            COORDINATOR, END_TXN, version, {**self._owner, "committed": is_commit}
+            COORDINATOR, END_TXN, version, {**self.owner, "committed": is_commit}
         )
         if not told["errorCode"] and version >= 5:
             self.producer_id, self.epoch = told["producerId"], told["producerEpoch"]
@@ -141,10 +142,12 @@ class Client:
         return int(told["errorCode"])
 
     def add_offsets(self, version: int = 3) -> int:
-        body = {**self._owner, "groupId": GROUP}
+        body = {**self.owner, "groupId": GROUP}
         return int(self.cluster.ask(COORDINATOR, ADD_OFFSETS_TO_TXN, version, body)["errorCode"])
 
-    def commit_offset(self, offset: int, version: int = 3, generation: int = -1) -> int:
+    def commit_offset(
+        self, offset: int, version: int = 3, generation: int = -1, group: str = GROUP
+    ) -> int:
         part = {
             "partitionIndex": 0,
             "committedOffset": offset,
@@ -153,8 +156,8 @@ class Client:
         if version >= 2:
             part["committedLeaderEpoch"] = -1
         body = {
-            **self._owner,
-            "groupId": GROUP,
+            **self.owner,
+            "groupId": group,
             "topics": [{"name": ORDERS, "partitions": [part]}],
         }
         if version >= 3:
@@ -414,6 +417,70 @@ def test_offsets_count_when_the_transaction_is_committed(cluster: Cluster, versi
     cluster.processes[OFFSETS].restart()
     cluster.serves()
     assert fetched(cluster, must_be_stable=True) == (5, 0)
+
+
+def test_a_partition_that_is_not_in_the_transaction_is_told_as_the_version_knows_it(
+    cluster: Cluster,
+) -> None:
+    client = Client(cluster)
+    client.init()
+    assert client.commit_offset(5, 3) == 48
+    assert client.commit_offset(5, 4) == 120, "abort, and go on (KIP-890)"
+    assert client.commit_offset(5, 4, group="") == 24
+
+
+def test_an_id_that_is_empty_is_none(cluster: Cluster) -> None:
+    client = Client(cluster)
+    client.init()
+    client.id = ""
+    assert client.add(FIRST) == [42]
+    assert client.add_offsets() == 42
+    assert client.end() == 42
+    assert client.commit_offset(5) == 42
+
+
+COMMITTED: dict[str, Any] = {
+    "committedOffset": 5,
+    "committedLeaderEpoch": -1,
+    "committedMetadata": None,
+}
+
+
+def offset_codes(cluster: Cluster, api: Api, version: int, **more: Any) -> list[tuple[str, int]]:
+    """By partition; those of a topic that is there, with two partitions, and of one that is not."""
+    said: dict[str, Any] = {} if api is OFFSET_DELETE else COMMITTED
+    topics = [
+        {
+            "name": name,
+            "partitions": [{"partitionIndex": number, **said} for number in numbers],
+        }
+        for name, numbers in ((ORDERS, (0, 2, -1)), ("strange", (0,)))
+    ]
+    told = cluster.ask(OFFSETS, api, version, {"groupId": GROUP, "topics": topics, **more})
+    return [
+        (f"{topic['name']}-{part['partitionIndex']}", part["errorCode"])
+        for topic in told["topics"]
+        for part in topic["partitions"]
+    ]
+
+
+def test_offsets_of_partitions_that_are_not_there_are_refused_and_the_others_taken(
+    cluster: Cluster,
+) -> None:
+    client = Client(cluster)
+    client.init()
+    client.add_offsets()
+    nobody = {"memberId": "", "groupInstanceId": None}
+    who = {**client.owner, **nobody, "generationId": -1}
+    simple = {**nobody, "generationIdOrMemberEpoch": -1}
+    expected = [(f"{ORDERS}-0", 0), (f"{ORDERS}-2", 3), (f"{ORDERS}--1", 3), ("strange-0", 3)]
+    assert offset_codes(cluster, OFFSET_COMMIT, 7, **simple) == expected
+    assert offset_codes(cluster, TXN_OFFSET_COMMIT, 3, **who) == expected
+    assert offset_codes(cluster, OFFSET_DELETE, 0) == expected
+    cluster.is_manager_away = True
+    assert {code for _, code in offset_codes(cluster, OFFSET_COMMIT, 7, **simple)} == {0}, (
+        "a commit does not wait for a LogManager"
+    )
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -149,7 +149,7 @@ class Cluster:
         found = set()
         for one in partitions:
             topic = self.topic(one.topic)
-            if topic is None or one.partition >= topic.partitions:
+            if topic is None or not 0 <= one.partition < topic.partitions:
                 found.add(one)
         return found
 
