@@ -205,6 +205,8 @@ def test_a_leader_that_comes_back_is_told_to_assign_nothing_if_it_understands_th
 def test_a_member_gets_its_assignment_in_each_version(client: Client, version: int) -> None:
     member = settled(client, version)
     body: dict[str, Any] = {"groupId": GROUP, "generationId": 1, "assignments": []}
+    if version >= 5:
+        body |= {"protocolType": "consumer", "protocolName": "range"}
     again = ask(client, SYNC_GROUP, version, memberId=member["memberId"], **body)
     assert again["assignment"] == b"all"
     if version >= 5:
