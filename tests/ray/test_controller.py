@@ -169,6 +169,7 @@ def test_the_log_dirs_of_a_node_that_does_not_answer_are_told_from_its_last_repo
         assert [one.path for one in cluster.broker.log_dirs()] == [str(cluster.log_dir)]
 
 
+@pytest.mark.long
 def test_a_config_that_was_written_down_but_not_told_is_told_by_the_next_life(
     cluster: Cluster,
 ) -> None:
@@ -267,6 +268,7 @@ def test_a_second_start_is_refused_and_the_first_goes_on(cluster: Cluster) -> No
     assert cluster.broker.create_topic("t", 1).partitions[0].problem is None
 
 
+@pytest.mark.long
 def test_a_restarted_controller_that_cannot_open_its_metadata_tries_again(
     cluster: Cluster,
 ) -> None:

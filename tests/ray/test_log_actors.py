@@ -382,6 +382,7 @@ def test_a_folder_that_is_not_its_own_is_refused_and_not_touched(
     assert log.files() == before
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_one_that_could_not_open_its_log_ends_for_good_after_a_while(log: OneLog) -> None:
     (log.folder / "partition.metadata").write_bytes(b"spoiled")

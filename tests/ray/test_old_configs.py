@@ -87,6 +87,7 @@ def log_start_offset(broker: Broker) -> int:
     return int(ask(broker, "offsets").log_start_offset)
 
 
+@pytest.mark.long
 def test_a_new_life_of_a_partition_removes_nothing_under_the_config_of_its_first_start(
     broker: Broker,
 ) -> None:
