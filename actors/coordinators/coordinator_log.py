@@ -78,9 +78,9 @@ class PartitionLog:
         """
         self._partition.settle_own(up_to)
 
-    def flush(self) -> None:
-        """Return when all that is written is on the disk. Raises RaylogError."""
-        self._partition.flush()
+    def flush(self, up_to: int) -> None:
+        """Return when what is below ``up_to`` is on the disk. Raises RaylogError."""
+        self._partition.flush(up_to)
 
     def read(self) -> Iterator[ReadBatch]:
         """All batches, in order. Raises CorruptRecord, InvalidRecord and StorageError."""

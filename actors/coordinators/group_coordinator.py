@@ -144,7 +144,7 @@ class GroupCoordinator:
             if place.wait(int(LONGEST_SLEEP_S * 1000)) == "peer is gone":
                 with self._changed:
                     self._askers.pop(token, None)
-                return asker.answer
+                return None  # an answer that came meanwhile may not be on the disk
         return self._settle(asker.up_to) or asker.answer
 
     def end_transaction(self, end: TransactionEnd) -> NotServed | None:
@@ -273,6 +273,7 @@ class GroupCoordinator:
 
     def _rest(self) -> bool:
         """Whether something is to be brought to the disk now; False: it is stopped."""
+        settle_ms: float | None = None  # when it is time for what nobody waits for
         with self._changed:
             while self._state == "serves":
                 now_ms, due_ms = self._clock.now_ms(), self._machine.next_alarm_ms
@@ -280,9 +281,12 @@ class GroupCoordinator:
                     self._handle(AlarmRings())
                     continue
                 sleep_s = LONGEST_SLEEP_S if due_ms is None else (due_ms - now_ms) / 1000
-                is_left = not self._log.is_settled
-                longest_s = SETTLE_AFTER_S if is_left else LONGEST_SLEEP_S
-                has_news = self._changed.wait(min(sleep_s, longest_s))
-                if is_left and not has_news:
-                    return True
+                if not self._log.is_settled:
+                    settle_ms = settle_ms or now_ms + SETTLE_AFTER_S * 1000
+                    if now_ms >= settle_ms:
+                        return True
+                    sleep_s = min(sleep_s, (settle_ms - now_ms) / 1000)
+                else:
+                    settle_ms = None
+                self._changed.wait(min(sleep_s, LONGEST_SLEEP_S))
         return False

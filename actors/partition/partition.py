@@ -217,9 +217,14 @@ class Partition:
         ``settle_own`` makes it durable.
         """
         written = self.write_admitted(records, is_own=True)
-        self._measure(written, time.perf_counter())
-        self._ask_for_upkeep()
+        self._note_own(written)
         return written.info
+
+    def _note_own(self, written: Written) -> None:
+        """Nobody may wait for it: where it need not be on the disk, it is readable now."""
+        self._measure(written, time.perf_counter())
+        self.waiters.wake_due()
+        self._ask_for_upkeep()
 
     def settle_own(self, up_to: int) -> None:
         """Return when what is written below ``up_to`` is as durable as the topic asks.
@@ -312,7 +317,10 @@ class Partition:
                 self.log.check_raises_epoch(end.producer_id, end.epoch)
             info = self._append_checked(batch, now_ms, COORDINATOR)
             self.verifications.void(end.producer_id, end.ended_epoch)
-        return Written(batch, info, len(records), began_s)
+        written = Written(batch, info, len(records), began_s)
+        if is_own:
+            self._note_own(written)
+        return written
 
     def refuse(self, header: BatchHeader, error: RaylogError) -> None:
         """A batch is not taken since nobody says whether it may be: those behind it wait, too."""

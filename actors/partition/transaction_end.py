@@ -7,7 +7,7 @@ class TransactionEnd(NamedTuple):
     """``raises_epoch``: it has another epoch than the batches (version 2 of transactions).
 
     ``asked_at``: the end of the partition's log when it was asked for. What begins there or behind
-    may be the next transaction: see ``Partition.end_transaction``. None: nobody can ask late.
+    may be the next transaction: see ``Partition.write_end``. None: nobody can ask late.
     """
 
     producer_id: int

@@ -68,7 +68,7 @@ class CoordinatorLog(Protocol):
     @property
     def is_settled(self) -> bool: ...
     def settle(self, up_to: int) -> None: ...
-    def flush(self) -> None: ...
+    def flush(self, up_to: int) -> None: ...
     def read(self) -> Iterator[ReadBatch]: ...
 
 
@@ -191,10 +191,11 @@ class TransactionCoordinator:
         try:
             self._log.settle(up_to)
             if decided:
-                self._log.flush()
+                self._log.flush(up_to)
         except RaylogError as error:
             with self._changed:
                 self._unsent += decided
+                self._changed.notify_all()  # its thread tries again
                 is_first, self._is_unsettled = not self._is_unsettled, True
             if is_first:
                 warn(logger, "coordinator-not-settled", partition=self._name, error=str(error))
@@ -247,6 +248,7 @@ class TransactionCoordinator:
 
     def _rest(self) -> bool:
         """Whether something is to be brought to the disk now; False: it is stopped."""
+        settle_ms: float | None = None  # when it is time for what nobody waits for
         with self._changed:
             while self._state == "serves":
                 now_ms, due_ms = self._clock.now_ms(), self._machine.next_alarm_ms
@@ -254,9 +256,12 @@ class TransactionCoordinator:
                     self._handle(AlarmRings())
                     return True
                 sleep_s = LONGEST_SLEEP_S if due_ms is None else (due_ms - now_ms) / 1000
-                is_left = bool(self._unsent) or not self._log.is_settled
-                longest_s = SETTLE_AFTER_S if is_left else LONGEST_SLEEP_S
-                has_news = self._changed.wait(min(sleep_s, longest_s))
-                if is_left and not has_news:
-                    return True
+                if self._unsent or not self._log.is_settled:
+                    settle_ms = settle_ms or now_ms + SETTLE_AFTER_S * 1000
+                    if now_ms >= settle_ms:
+                        return True
+                    sleep_s = min(sleep_s, (settle_ms - now_ms) / 1000)
+                else:
+                    settle_ms = None
+                self._changed.wait(min(sleep_s, LONGEST_SLEEP_S))
         return False

@@ -27,6 +27,7 @@ from raylog.actors.coordinators.group_messages import (
     SyncAnswer,
     SyncRequest,
 )
+from raylog.actors.coordinators.group_records import offset_key
 from raylog.actors.coordinators.log_record import LogRecord, Producer
 from raylog.actors.coordinators.refusals import NotServed
 from raylog.actors.metrics import Exporter, Metric
@@ -38,7 +39,7 @@ from raylog.storage.records.record import Record
 from raylog.storage.testing.logs import Disk
 from raylog.storage.testing.waiting import wait_for
 from tests.harness.coordinating import GROUP, Client
-from tests.unit.actors.coordinators.test_committing import FIRST, NOBODY
+from tests.unit.actors.coordinators.test_committing import FIRST, NOBODY, SECOND
 
 QUICK = GroupConfig(initial_rebalance_delay_ms=0)
 
@@ -64,6 +65,10 @@ class Place:
 
     def has_peer_gone(self) -> bool:
         return self._has_gone
+
+    def has_gone_silently(self) -> None:
+        """It is noticed with the answer."""
+        self._has_gone = True
 
     def leave(self) -> None:
         self._has_gone = True
@@ -288,6 +293,36 @@ def test_an_asker_that_has_gone_is_answered_nothing(disk: Disk, failures: Failur
         assert waiting.result(60) is None
         answer = coordinator.ask(ann.join_request(), Place())
         assert isinstance(answer, JoinAnswer), "nobody is there to be told, and nothing fails"
+    coordinator.stop()
+
+
+def test_who_goes_as_the_answer_comes_is_answered_nothing(disk: Disk, failures: Failures) -> None:
+    """The answer may not be on the disk."""
+    coordinator = once_loaded(begun(disk, failures))
+    with ThreadPoolExecutor() as pool:
+        ann = _stable(coordinator)
+        bob, place = Client("bob"), Place()
+        told = coordinator.ask(bob.join_request(), place)
+        assert isinstance(told, JoinAnswer)
+        bob.member_id = told.member_id
+        waiting = pool.submit(coordinator.ask, bob.join_request(), place)
+        assert place.waits.wait(60)
+        place.has_gone_silently()
+        assert isinstance(coordinator.ask(ann.join_request(), Place()), JoinAnswer)
+        assert waiting.result(60) is None
+    coordinator.stop()
+
+
+def test_what_is_answered_is_fsynced_where_the_topic_asks_for_it(failures: Failures) -> None:
+    disk = Disk()
+    log = PartitionLog(Partition(disk.open(flush_messages=1), disk.clock))
+    coordinator = once_loaded(begun(disk, failures, log))
+    log.append([LogRecord(offset_key(GROUP, SECOND), None)], 0)
+    assert not log.is_settled
+    assert commit(coordinator, 1) == CommitAnswer((0,))
+    assert log.is_settled
+    assert coordinator.end_transaction(TransactionEnd(7, 0, True, 0)) is None
+    assert log.is_settled, "a marker, too"
     coordinator.stop()
 
 

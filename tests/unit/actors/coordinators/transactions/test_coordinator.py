@@ -81,7 +81,7 @@ class Notes:
             self.said.append("settle")
             self.settled = up_to
 
-    def flush(self) -> None:
+    def flush(self, up_to: int) -> None:
         self.flushes += 1
         if self.flush_problem is not None:
             raise self.flush_problem
@@ -115,10 +115,11 @@ def begun(
     failures: Failures,
     fresh: Callable[[], int] = lambda: 1_000,
     wall: ManualClock | None = None,
+    config: TransactionConfig = QUICK,
 ) -> TransactionCoordinator:
     clock = wall or ManualClock()
     coordinator = TransactionCoordinator(
-        "state-0", log, SteadyClock(), clock, QUICK, notes, fresh, failures
+        "state-0", log, SteadyClock(), clock, config, notes, fresh, failures
     )
     coordinator.begin()
     return coordinator
@@ -239,6 +240,44 @@ def test_a_decision_that_could_not_be_flushed_is_flushed_later(
     notes.flush_problem = None
     wait_for(lambda: len(notes.sent) == 1)
     assert notes.said[-2:] == ["flush", "send"]
+    coordinator.stop()
+
+
+def test_news_do_not_put_off_what_nobody_waits_for(
+    failures: Failures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator_module, "SETTLE_AFTER_S", 0.2)
+    notes = Notes()
+    coordinator = serving(begun(notes, notes, failures, config=TransactionConfig()))
+    owner = owner_of(coordinator)
+    add(coordinator, owner)
+    coordinator.ask(EndRequest(owner, True, 1))
+    for partition in (FIRST, SECOND):
+        coordinator.marked(notes.sent[0], partition)
+
+    def is_settled_though_there_are_news() -> bool:
+        coordinator.marked(notes.sent[0], FIRST)  # it has it
+        return notes.is_settled
+
+    wait_for(is_settled_though_there_are_news, poll_s=0.01)
+    coordinator.stop()
+
+
+def test_markers_that_could_not_leave_are_tried_again_without_an_alarm(
+    failures: Failures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread may have begun to rest while they were being tried."""
+    monkeypatch.setattr(coordinator_module, "SETTLE_AFTER_S", 0.01)
+    monkeypatch.setattr(coordinator_module, "LONGEST_SLEEP_S", 100_000.0)
+    config = TransactionConfig(abort_interval_ms=10**8, expiry_interval_ms=10**8)
+    notes = Notes()
+    coordinator = serving(begun(notes, notes, failures, config=config))
+    owner = owner_of(coordinator)
+    add(coordinator, owner)
+    notes.flush_problem = OutOfResources("/log", "no descriptor is left")
+    coordinator.ask(EndRequest(owner, True, 1))
+    notes.flush_problem = None
+    wait_for(lambda: len(notes.sent) == 1)
     coordinator.stop()
 
 
