@@ -14,7 +14,7 @@ from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches
 from raylog.storage.records.compression import decompress
 from raylog.storage.records.layout import HEADER_SIZE
 from tests.kafka.differential.link import Seen
-from tests.kafka.differential.question import Question
+from tests.kafka.differential.question import ASTRAY, Question
 from tests.kafka.differential.side import INTERNAL, Side
 
 _NO_ID: Final = UUID(int=0)
@@ -93,6 +93,8 @@ class _Showing:
     def _list(self, name: str, value: list[Any]) -> Any:
         if self._api in ("Metadata", "DescribeTopicPartitions") and name == "topics":
             value = [one for one in value if not (one["name"] or "").startswith(INTERNAL)]
+        if self._api == "ListTransactions" and name == "transactionStates":
+            value = [one for one in value if one["transactionalId"] != ASTRAY]
         entries = [self.shown(name, entry) for entry in value]
         if name == _BROKERS:
             return [one for n, one in enumerate(entries) if one not in entries[:n]]

@@ -25,6 +25,8 @@ class Home(NamedTuple):
     kind: int
 
 
+# A transactional id that any broker is asked for: of both clusters Kafka's alone has it afterwards.
+ASTRAY: Final = "tx"
 OF_GROUPS: Final = Home(0)
 OF_TRANSACTIONS: Final = Home(1)
 

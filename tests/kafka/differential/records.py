@@ -14,7 +14,7 @@ from raylog.actors.plane.apis.records import (
 )
 from raylog.storage.schemas.types import Value
 from tests.kafka.differential.batches import CODECS, NO_PRODUCER, SPOILT, T0, Batch, rows
-from tests.kafka.differential.question import Draw, Epoch, Place, Question, TopicId
+from tests.kafka.differential.question import ASTRAY, Draw, Epoch, Place, Question, TopicId
 
 # The topics whose records are compared, with their partitions and what they set.
 PLAIN: Final = "plain"
@@ -166,7 +166,7 @@ def init_producer_id(draw: Draw) -> Question:
     version = draw.version(INIT_PRODUCER_ID)
     has_ids = version >= 3
     body = {
-        "transactionalId": draw.usually(None, "", "tx"),
+        "transactionalId": draw.usually(None, "", ASTRAY),
         "transactionTimeoutMs": draw.usually(60_000, 0, -1, 2**31 - 1),
         "producerId": draw.usually(-1, 5, -2) if has_ids else -1,
         "producerEpoch": draw.usually(-1, 0, -2) if has_ids else -1,
