@@ -25,7 +25,7 @@ from raylog.cluster.client.connection import ApiRequest
 from raylog.cluster.client.consumer.consumer import Consumer
 from raylog.cluster.client.sockets import wire
 from raylog.storage.errors import RaylogError
-from raylog.storage.names import CONSUMER_OFFSETS
+from raylog.storage.names import CONSUMER_OFFSETS, TopicPartition
 from raylog.storage.schemas.types import Value
 from tests.harness.consuming import FakeConnection, ManualWaiter
 from tests.harness.coordinating import Coordinator
@@ -34,6 +34,19 @@ from tests.harness.futures import future_of
 HOST = "/127.0.0.1"
 LOST = 0.05  # so many requests, and so many answers, get lost in bad weather
 NO_DELAY = GroupConfig(initial_rebalance_delay_ms=0)
+
+
+class _Asking:
+    """As ``groups/asking.py``; all partitions are there."""
+
+    def __init__(self, told: Any) -> None:
+        self._told = told
+
+    def __call__(self, request: GroupRequest, kind: type[GroupAnswer]) -> Any:
+        return self._told(request, kind)
+
+    def missing(self, partitions: list[TopicPartition]) -> set[TopicPartition]:
+        return set()
 
 
 class _Asked(Exception):
@@ -113,7 +126,7 @@ class GroupBroker(FakeConnection):
             return future_of(_with_code(request, code))
         future: Future[Any] = Future()
         try:
-            self._answer(request, _raise)
+            future.set_result(self._answer(request, _raise))
         except _Asked as asked:
             token = self.coordinator.ask(asked.request)
             self._parked_groups[token] = _Parked(request, future)
@@ -146,8 +159,9 @@ class GroupBroker(FakeConnection):
             if not one.future.done():
                 one.future.set_exception(ActorAway(CONSUMER_OFFSETS, "its process has ended"))
 
-    def _answer(self, request: ApiRequest, ask: Any) -> Value:
+    def _answer(self, request: ApiRequest, told: Any) -> Value:
         """As its socket: the body of the answer, by the bytes of the request."""
+        ask: Any = _Asking(told)
         frame = memoryview(b"".join(wire.request_frame(request.api, 0, request.body)))[4:]
         parsed: Request = parse(frame)
         body = read_body(parsed)
