@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 # A clock that was set is looked at again after this.
 LONGEST_SLEEP_S: Final = 60.0
-# What nobody waits for is brought to the disk after this, if nothing happens.
+# What nobody waits for is on its way to the disk after this at the latest.
 SETTLE_AFTER_S: Final = 1.0
 # Committed offsets that are exported as metrics: each costs Ray some microseconds.
 MOST_EXPORTED: Final = 2000

@@ -54,8 +54,8 @@ logger = logging.getLogger(__name__)
 
 # A clock that was set is looked at again after this.
 LONGEST_SLEEP_S: Final = 60.0
-# What nobody waits for is brought to the disk after this, if nothing happens. So is, again, what
-# a want of descriptors or of memory kept from it.
+# What nobody waits for is on its way to the disk after this at the latest. So is, again, what a
+# want of descriptors or of memory kept from it.
 SETTLE_AFTER_S: Final = 1.0
 
 

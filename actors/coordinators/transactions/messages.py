@@ -98,15 +98,18 @@ class DescribeRequest(NamedTuple):
 
 
 class DescribedTransaction(NamedTuple):
-    """``partitions``: those that are in it, and have no marker yet."""
+    """``partitions``: those that are in it, and have no marker yet.
+
+    The defaults are those of an error, as Kafka answers it.
+    """
 
     transactional_id: str
     error_code: int = NONE
     state: str = ""
     timeout_ms: int = 0
-    start_ms: int = -1
-    producer_id: int = NO_ID
-    epoch: int = NO_ID
+    start_ms: int = 0
+    producer_id: int = 0
+    epoch: int = 0
     partitions: tuple[TopicPartition, ...] = ()
 
 

@@ -210,9 +210,9 @@ def _describe(_: Request, body: Value, ask: _Asking) -> Value:
             "transactionalId": one.transactional_id,
             "transactionState": one.state,
             "transactionTimeoutMs": one.timeout_ms,
-            "transactionStartTimeMs": 0 if one.error_code else one.start_ms,
-            "producerId": 0 if one.error_code else one.producer_id,
-            "producerEpoch": 0 if one.error_code else one.epoch,
+            "transactionStartTimeMs": one.start_ms,
+            "producerId": one.producer_id,
+            "producerEpoch": one.epoch,
             "topics": [
                 {"topic": topic, "partitions": [part.partition for part in some]}
                 for topic, some in _grouped(one.partitions).items()

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Literal
 
@@ -66,7 +66,7 @@ class Place:
     def has_peer_gone(self) -> bool:
         return self._has_gone
 
-    def has_gone_silently(self) -> None:
+    def go_silently(self) -> None:
         """It is noticed with the answer."""
         self._has_gone = True
 
@@ -252,11 +252,7 @@ def test_a_member_waits_until_the_others_have_joined(disk: Disk, failures: Failu
         first = _stable(coordinator)
         bob = Client("bob")
         place = Place()
-        told = coordinator.ask(bob.join_request(), place)
-        assert isinstance(told, JoinAnswer)
-        bob.member_id = told.member_id
-        waiting = pool.submit(coordinator.ask, bob.join_request(), place)
-        assert place.waits.wait(60)
+        waiting = _joining(coordinator, pool, bob, place)
         assert not waiting.done()
         answer = coordinator.ask(first.join_request(), Place())
         assert isinstance(answer, JoinAnswer)
@@ -279,16 +275,24 @@ def _stable(coordinator: GroupCoordinator) -> Client:
     return ann
 
 
+def _joining(
+    coordinator: GroupCoordinator, pool: ThreadPoolExecutor, member: Client, place: Place
+) -> "Future[object]":
+    """The answer to a member that waits for another one."""
+    told = coordinator.ask(member.join_request(), place)
+    assert isinstance(told, JoinAnswer)
+    member.member_id = told.member_id
+    waiting: Future[object] = pool.submit(coordinator.ask, member.join_request(), place)
+    assert place.waits.wait(60)
+    return waiting
+
+
 def test_an_asker_that_has_gone_is_answered_nothing(disk: Disk, failures: Failures) -> None:
     coordinator = once_loaded(begun(disk, failures))
     with ThreadPoolExecutor() as pool:
         ann = _stable(coordinator)
         bob, place = Client("bob"), Place()
-        told = coordinator.ask(bob.join_request(), place)
-        assert isinstance(told, JoinAnswer)
-        bob.member_id = told.member_id
-        waiting = pool.submit(coordinator.ask, bob.join_request(), place)
-        assert place.waits.wait(60)
+        waiting = _joining(coordinator, pool, bob, place)
         place.leave()
         assert waiting.result(60) is None
         answer = coordinator.ask(ann.join_request(), Place())
@@ -302,12 +306,8 @@ def test_who_goes_as_the_answer_comes_is_answered_nothing(disk: Disk, failures: 
     with ThreadPoolExecutor() as pool:
         ann = _stable(coordinator)
         bob, place = Client("bob"), Place()
-        told = coordinator.ask(bob.join_request(), place)
-        assert isinstance(told, JoinAnswer)
-        bob.member_id = told.member_id
-        waiting = pool.submit(coordinator.ask, bob.join_request(), place)
-        assert place.waits.wait(60)
-        place.has_gone_silently()
+        waiting = _joining(coordinator, pool, bob, place)
+        place.go_silently()
         assert isinstance(coordinator.ask(ann.join_request(), Place()), JoinAnswer)
         assert waiting.result(60) is None
     coordinator.stop()
